@@ -1,0 +1,2 @@
+//! The `bench-factor` command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The `ketch` command.
+fn main() {}

@@ -1,0 +1,10 @@
+//! What two ketch peers say to each other: bytes and decisions.
+//!
+//! Nothing here runs, waits, opens a file or reads a clock. Callers hand in bytes, values and the time, and
+//! carry out what is handed back. `docs/wire-format.md` is the normative description of the bytes.
+
+pub mod hash;
+pub mod limits;
+pub mod manifest;
+pub mod path;
+pub mod problem;

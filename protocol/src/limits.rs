@@ -1,0 +1,71 @@
+//! Every bound of the protocol, each with its reason. A peer that crosses one is refused before anything
+//! is allocated for it.
+
+/// Version spoken in `hello`. Another version is refused with both numbers named.
+pub const VERSION: u32 = 1;
+
+/// Longest component of an entry path, in bytes: `NAME_MAX` of every Linux file system.
+pub const COMPONENT_BYTES: usize = 255;
+
+/// Longest entry path, in bytes: `PATH_MAX` of Linux, so that any stored path can also be named by a caller.
+pub const PATH_BYTES: usize = 4_096;
+
+/// Longest symlink target, in bytes: `PATH_MAX`, the longest that symlink(2) takes.
+pub const LINK_TARGET_BYTES: usize = 4_096;
+
+/// Longest control message, in bytes. A manifest batch is cut at [`BATCH_BYTES`]; the rest is headroom for
+/// one entry with the longest path and link target behind that cut.
+pub const MESSAGE_BYTES: usize = 128 * 1024;
+
+/// A batch of the manifest or of settled entries is sent once its encoding reaches this many bytes: large
+/// enough that framing costs nothing, small enough that the first file is on its way within milliseconds.
+pub const BATCH_BYTES: usize = 64 * 1024;
+
+/// Most entries in one manifest batch.
+pub const BATCH_ENTRIES: usize = 1_024;
+
+/// Most entries announced and not yet settled. Both sides keep about 150 bytes for each, so this bounds a
+/// session's memory at some 10 MB; at 141 ms it still allows 460,000 entries a second.
+pub const WINDOW_ENTRIES: u64 = 65_536;
+
+/// Most problems named in one message.
+pub const BATCH_PROBLEMS: usize = 256;
+
+/// Longest explanation in a message, in bytes. It is shown to a person, on one line.
+pub const DETAIL_BYTES: usize = 1_024;
+
+/// Largest block of content in a segment, in bytes: bounds what is buffered for one read or write.
+pub const BLOCK_BYTES: usize = 256 * 1024;
+
+/// Length of a range: a file above [`WHOLE_BYTES`] crosses as ranges of this length, each hashed alone. It
+/// is a power of two of BLAKE3's 1,024-byte leaves, so that a range is a subtree of the file's hash.
+pub const RANGE_BYTES: u64 = 1024 * 1024;
+
+/// A file up to this length crosses as one segment; a longer one as ranges on any data stream, and what has
+/// arrived of it is kept when the session is cut.
+pub const WHOLE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Most data streams of one session on one connection.
+pub const DATA_STREAMS: u32 = 16;
+
+/// Most file streams open at once in the `files` layout: 256 is where yamux was fastest, and the number
+/// of streams it lets stand unanswered.
+pub const FILE_STREAMS: usize = 256;
+
+/// Seconds a peer may take over its hello. Nothing is known of it until then, so it gets little time.
+pub const HELLO_TIMEOUT_S: u64 = 8;
+
+/// Seconds a person may take to accept an offer.
+pub const CONSENT_TIMEOUT_S: u64 = 600;
+
+/// Seconds between signs of life on the control stream when there is nothing else to say.
+pub const KEEP_ALIVE_S: u64 = 5;
+
+/// Seconds of silence on the control stream after which the session is lost: six missed signs of life.
+pub const SILENCE_TIMEOUT_S: u64 = 30;
+
+/// Seconds to wait for the sender's answer to `done`; everything is stored by then.
+pub const FAREWELL_TIMEOUT_S: u64 = 5;
+
+/// Longest path of a bare record, in bytes: its length field has 16 bits.
+pub const BARE_PATH_BYTES: usize = u16::MAX as usize;

@@ -1,0 +1,205 @@
+//! Entries of a tree, and the order in which a manifest lists them.
+
+use std::fmt;
+
+use crate::path::EntryPath;
+
+/// Position of an entry in the manifest of its session, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub u64);
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+/// One path in a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it lies, below the root of the tree.
+    pub path: EntryPath,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits, `0o7777` at most. Meaningless for a symlink (0).
+    pub mode: u32,
+    /// When its content was last changed.
+    pub mtime: Timestamp,
+}
+
+impl Entry {
+    /// Length of its content in bytes; 0 for what has none.
+    pub fn size(&self) -> u64 {
+        match self.kind {
+            EntryKind::File { size } => size,
+            EntryKind::Directory | EntryKind::Symlink { .. } => 0,
+        }
+    }
+}
+
+/// What an entry is. Everything else in a tree (FIFO, socket, device) is named and skipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file of `size` bytes when it was scanned.
+    File {
+        /// Bytes.
+        size: u64,
+    },
+    /// A directory.
+    Directory,
+    /// A symbolic link, carried as a link and never followed.
+    Symlink {
+        /// The exact bytes it holds: 1 to 4,096, no NUL.
+        target: Box<[u8]>,
+    },
+}
+
+/// A point in time: seconds since 1970-01-01T00:00Z, negative before, and nanoseconds added to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Timestamp {
+    /// Whole seconds.
+    pub seconds: i64,
+    /// 0 to 999,999,999.
+    pub nanoseconds: u32,
+}
+
+/// Why an entry does not continue a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    /// It equals the entry before it.
+    #[error("\"{path}\" is listed twice")]
+    Duplicate {
+        /// The entry.
+        path: EntryPath,
+    },
+    /// It sorts before the entry before it.
+    #[error("\"{path}\" is listed after \"{before}\"")]
+    Unsorted {
+        /// The entry.
+        path: EntryPath,
+        /// The one listed just before.
+        before: EntryPath,
+    },
+    /// The path above it is missing or is not a directory.
+    #[error("\"{path}\" lies below something that is not a listed directory")]
+    Orphan {
+        /// The entry.
+        path: EntryPath,
+    },
+}
+
+/// Checks that entries come sorted, once each, and below directories that were listed before them. So
+/// nothing can lie below a file or a symlink of the same manifest, and memory is bounded by the depth.
+#[derive(Debug, Default)]
+pub struct Order {
+    last: Option<EntryPath>,
+    /// The last entry's ancestors (itself too when it is a directory): length of each path in `last`.
+    directories: Vec<usize>,
+}
+
+impl Order {
+    /// Admits the next entry of the manifest.
+    pub fn admit(&mut self, entry: &Entry) -> Result<(), OrderError> {
+        if let Some(last) = &self.last {
+            match entry.path.cmp(last) {
+                std::cmp::Ordering::Greater => {}
+                std::cmp::Ordering::Equal => return Err(OrderError::Duplicate { path: entry.path.clone() }),
+                std::cmp::Ordering::Less => {
+                    return Err(OrderError::Unsorted { path: entry.path.clone(), before: last.clone() });
+                }
+            }
+        }
+        let parent = entry.path.parent().unwrap_or_default();
+        while self.directories.last().is_some_and(|&length| !self.is_ancestor(length, parent)) {
+            self.directories.pop();
+        }
+        if self.directories.last().copied().unwrap_or_default() != parent.len() {
+            return Err(OrderError::Orphan { path: entry.path.clone() });
+        }
+        if entry.kind == EntryKind::Directory {
+            self.directories.push(entry.path.as_bytes().len());
+        }
+        self.last = Some(entry.path.clone());
+        Ok(())
+    }
+
+    /// Whether the directory that is the first `length` bytes of the last path is `parent` or above it.
+    fn is_ancestor(&self, length: usize, parent: &[u8]) -> bool {
+        let Some(last) = &self.last else { return false };
+        let directory = &last.as_bytes()[..length];
+        parent.starts_with(directory) && matches!(parent.get(length), None | Some(b'/'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str, kind: EntryKind) -> Entry {
+        let path = EntryPath::parse(path.as_bytes()).unwrap();
+        Entry { path, kind, mode: 0o644, mtime: Timestamp::default() }
+    }
+
+    fn file(path: &str) -> Entry {
+        entry(path, EntryKind::File { size: 1 })
+    }
+
+    fn directory(path: &str) -> Entry {
+        entry(path, EntryKind::Directory)
+    }
+
+    fn admit_all(entries: &[Entry]) -> Result<(), OrderError> {
+        let mut order = Order::default();
+        entries.iter().try_for_each(|entry| order.admit(entry))
+    }
+
+    #[test]
+    fn a_sorted_tree_is_admitted() {
+        let tree = [
+            directory("a"),
+            directory("a/b"),
+            file("a/b/c"),
+            file("a/b/d"),
+            file("a/z"),
+            file("a-b"),
+            directory("b"),
+            directory("b/c"),
+            directory("c"),
+            file("c/x"),
+        ];
+        assert_eq!(admit_all(&tree), Ok(()));
+    }
+
+    #[test]
+    fn a_duplicate_is_refused() {
+        let twice = admit_all(&[file("a"), file("a")]);
+        assert!(matches!(twice, Err(OrderError::Duplicate { .. })));
+    }
+
+    #[test]
+    fn an_entry_out_of_order_is_refused() {
+        let unsorted = admit_all(&[directory("a"), file("a/b"), file("a")]);
+        assert!(matches!(unsorted, Err(OrderError::Unsorted { .. })));
+    }
+
+    #[test]
+    fn nothing_lies_below_a_symlink_a_file_or_nothing() {
+        let link = EntryKind::Symlink { target: b"/etc"[..].into() };
+        for tree in [
+            vec![entry("a", link), file("a/passwd")],
+            vec![file("a"), file("a/b")],
+            vec![file("a/b")],
+            vec![directory("a"), directory("ab"), file("abc/d")],
+            vec![directory("a"), file("a/b/c")],
+            vec![directory("a"), file("a/b"), file("a-"), file("a/c")],
+        ] {
+            assert!(admit_all(&tree).is_err(), "{tree:?}");
+        }
+    }
+}
