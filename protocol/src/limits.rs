@@ -66,6 +66,3 @@ pub const SILENCE_TIMEOUT_S: u64 = 30;
 
 /// Seconds to wait for the sender's answer to `done`; everything is stored by then.
 pub const FAREWELL_TIMEOUT_S: u64 = 5;
-
-/// Longest path of a bare record, in bytes: its length field has 16 bits.
-pub const BARE_PATH_BYTES: usize = u16::MAX as usize;
