@@ -3,12 +3,7 @@
 //! Everything here is generic over futures' `AsyncRead` and `AsyncWrite`, so that the node, the study and a
 //! test over memory move bytes by the same code.
 
-use std::{
-    future::poll_fn,
-    io,
-    pin::Pin,
-    task::{Poll, ready},
-};
+use std::{future::poll_fn, io, pin::Pin, task::Poll};
 
 use futures::{
     future::join,
@@ -131,12 +126,10 @@ pub async fn read_block(
     let outcome = poll_fn(|cx| {
         while filled < block_bytes {
             match Pin::new(&mut *stream).poll_read(cx, &mut block[filled..]) {
-                Poll::Pending if filled > 0 => break,
-                pending_or_read => match ready!(pending_or_read) {
-                    Ok(0) => break,
-                    Ok(length) => filled += length,
-                    Err(error) => return Poll::Ready(Err(error)),
-                },
+                Poll::Pending if filled == 0 => return Poll::Pending,
+                Poll::Pending | Poll::Ready(Ok(0)) => break,
+                Poll::Ready(Ok(length)) => filled += length,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             }
         }
         Poll::Ready(Ok(()))

@@ -126,9 +126,12 @@ mod tests {
         out
     }
 
-    fn decode(pieces: &[&[u8]]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, BareError> {
+    /// Path and content.
+    type File = (Vec<u8>, Vec<u8>);
+
+    fn decode(pieces: &[&[u8]]) -> Result<Vec<File>, BareError> {
         let mut decoder = Decoder::default();
-        let mut files: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let mut files: Vec<File> = Vec::new();
         let mut complete = 0;
         for piece in pieces {
             let mut input = *piece;
