@@ -27,9 +27,11 @@ const ROOM_WAIT: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Handles<T> {
     /// Latest first.
-    kept: Mutex<Vec<(Box<[u8]>, Arc<T>)>>,
+    kept: Mutex<Kept<T>>,
     limit: usize,
 }
+
+type Kept<T> = Vec<(Box<[u8]>, Arc<T>)>;
 
 impl<T> Handles<T> {
     /// Keeps as many as this process can spare.
@@ -55,11 +57,6 @@ impl<T> Handles<T> {
         Ok(handle)
     }
 
-    /// Forgets what is kept for `path`, because something else now has that name.
-    pub(super) fn forget(&self, path: &[u8]) {
-        self.lock().retain(|(kept, _)| &**kept != path);
-    }
-
     /// Calls `attempt` again, without kept handles and after a wait, while the process or the system has no
     /// free descriptor: that is never the fault of the file.
     pub(super) fn with_room<R>(&self, mut attempt: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
@@ -83,7 +80,7 @@ impl<T> Handles<T> {
     }
 
     /// The list is whole between any two statements, so a thread that panicked left it usable.
-    fn lock(&self) -> MutexGuard<'_, Vec<(Box<[u8]>, Arc<T>)>> {
+    fn lock(&self) -> MutexGuard<'_, Kept<T>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

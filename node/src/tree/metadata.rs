@@ -29,7 +29,7 @@ pub(super) fn size(stat: &Stat) -> u64 {
 
 /// Permission bits with setuid, setgid and sticky.
 pub(super) fn mode(stat: &Stat) -> u32 {
-    u32::from(stat.st_mode) & 0o7777
+    stat.st_mode & 0o7777
 }
 
 /// Sets the mode and the times of an entry on what `handle` holds.
@@ -44,7 +44,7 @@ pub(super) fn apply_to_link(directory: impl AsFd, leaf: &[u8], entry: &Entry) ->
 }
 
 fn carried_mode(mode: u32) -> Mode {
-    Mode::from_raw_mode((mode & CARRIED_BITS).into())
+    Mode::from_raw_mode(mode & CARRIED_BITS)
 }
 
 fn times(mtime: Timestamp) -> Timestamps {

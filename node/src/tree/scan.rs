@@ -159,20 +159,12 @@ fn look(directory: &OwnedFd, leaf: &[u8], path: EntryPath) -> Result<Found, Errn
             }
             entry(EntryKind::Symlink { target: target.into() }, 0)
         }
-        special => problem(&path, Cause::Special, describe(special)),
+        FileType::Fifo => problem(&path, Cause::Special, "a FIFO"),
+        FileType::Socket => problem(&path, Cause::Special, "a socket"),
+        FileType::CharacterDevice => problem(&path, Cause::Special, "a character device"),
+        FileType::BlockDevice => problem(&path, Cause::Special, "a block device"),
+        FileType::Unknown => problem(&path, Cause::Special, "of unknown kind"),
     })
-}
-
-fn describe(special: FileType) -> &'static str {
-    match special {
-        FileType::Fifo => "a FIFO",
-        FileType::Socket => "a socket",
-        FileType::CharacterDevice => "a character device",
-        FileType::BlockDevice => "a block device",
-        FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown => {
-            "of unknown type"
-        }
-    }
 }
 
 /// The sorted names of one directory, packed: a name costs its bytes and 10 more, so that a million of them

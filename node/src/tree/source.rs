@@ -154,11 +154,6 @@ impl Source {
         self.0.operands.iter().map(|operand| &operand.name)
     }
 
-    /// What lies at `path` itself, symlinks not followed.
-    pub(super) fn stat(&self, path: &EntryPath) -> Result<Stat, Errno> {
-        self.beneath(path, |parent, leaf| statat(parent, leaf, AtFlags::SYMLINK_NOFOLLOW))
-    }
-
     /// Opens the directory at `path` to list it.
     pub(super) fn open_directory(&self, path: &EntryPath) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -214,9 +209,8 @@ fn open_operand(path: &Path, parents: &mut Vec<(PathBuf, Arc<OwnedFd>)>) -> Resu
     let name = EntryPath::parse(name).map_err(|source| SourceError::Name { path: path.into(), source })?;
     let parent = hold(above, parents).map_err(|error| unreachable(error.into()))?;
     let stat = statat(&parent, leaf, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| unreachable(error.into()))?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile | FileType::Directory => {}
-        _ => return Err(SourceError::Special { path: path.into() }),
+    if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory) {
+        return Err(SourceError::Special { path: path.into() });
     }
     Ok(Operand { name, leaf: leaf.as_bytes().into(), parent })
 }

@@ -294,9 +294,10 @@ impl Shared {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let directory = self.directory_above(path)?;
         let file = self.handles.with_room(|| openat(&directory.handle, path.leaf(), flags, Mode::empty()))?;
-        match FileType::from_raw_mode(fstat(&file)?.st_mode) {
-            FileType::RegularFile => Ok(file.into()),
-            _ => Err(Errno::INVAL),
+        if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::RegularFile {
+            Ok(file.into())
+        } else {
+            Err(Errno::INVAL)
         }
     }
 

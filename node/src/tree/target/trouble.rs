@@ -58,12 +58,11 @@ pub enum TargetError {
 
 impl TargetError {
     pub(super) fn new(path: &Path, source: io::Error) -> Self {
-        use io::ErrorKind as Kind;
         let path = path.to_path_buf();
-        match source.kind() {
-            Kind::StorageFull | Kind::QuotaExceeded => Self::NoSpace { path, source },
-            Kind::ReadOnlyFilesystem | Kind::PermissionDenied => Self::ReadOnly { path, source },
-            Kind::AlreadyExists | Kind::NotADirectory => Self::NotDirectory { path, source },
+        match errno(&source) {
+            Errno::NOSPC | Errno::DQUOT => Self::NoSpace { path, source },
+            Errno::ROFS | Errno::ACCESS | Errno::PERM => Self::ReadOnly { path, source },
+            Errno::EXIST | Errno::NOTDIR => Self::NotDirectory { path, source },
             _ => Self::Failed { path, source },
         }
     }
