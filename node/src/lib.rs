@@ -1,1 +1,5 @@
-//! Placeholder until its first module lands.
+//! The node: it meets peers and moves trees between them.
+
+pub mod identity;
+pub mod state;
+pub mod swarm;

@@ -10,6 +10,6 @@ mod tcp;
 mod tls;
 mod transport;
 
-pub use setup::{Deadlines, SetupCause, SetupError, Step};
+pub use setup::{Deadlines, SetupCause, SetupError, Step, describe};
 pub use tls::IdentityError;
 pub use transport::{TransportKind, TransportKindError, transport};

@@ -86,8 +86,8 @@ impl SetupCause {
     }
 }
 
-/// Says what a socket error means, in the words a person would use.
-fn describe(error: &io::Error) -> String {
+/// Says what an error of a socket or a multiplexer means, in the words a person would use.
+pub fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".into(),
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => "connection reset by the peer".into(),

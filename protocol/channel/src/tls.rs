@@ -254,3 +254,71 @@ impl ClientCertVerifier for IdentityVerifier {
         self.schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use libp2p_core::upgrade::{InboundConnectionUpgrade, OutboundConnectionUpgrade};
+    use libp2p_tcp::tokio::TcpStream;
+    use rustls::CipherSuite;
+
+    use super::*;
+
+    /// Two ends of a TCP connection on loopback.
+    async fn sockets() -> (TcpStream, TcpStream) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (dialed, accepted) = futures::join!(tokio::net::TcpStream::connect(address), listener.accept());
+        (TcpStream(dialed.unwrap()), TcpStream(accepted.unwrap().0))
+    }
+
+    fn suite(stream: &TlsStream<TcpStream>) -> Option<CipherSuite> {
+        stream.get_ref().1.negotiated_cipher_suite().map(|suite| suite.suite())
+    }
+
+    struct Ends {
+        ours: Tls,
+        our_peer: PeerId,
+        stock: libp2p_tls::Config,
+        stock_peer: PeerId,
+    }
+
+    fn ends() -> Ends {
+        let (ours, stock) = (Keypair::generate_ed25519(), Keypair::generate_ed25519());
+        Ends {
+            ours: Tls::new(&ours).unwrap(),
+            our_peer: ours.public().to_peer_id(),
+            stock: libp2p_tls::Config::new(&stock).unwrap(),
+            stock_peer: stock.public().to_peer_id(),
+        }
+    }
+
+    #[tokio::test]
+    async fn our_peers_prove_themselves_and_agree_on_aes_128() {
+        let (dialer, listener) = (ends(), ends());
+        let (near, far) = sockets().await;
+        let (connected, accepted) = futures::join!(dialer.ours.connect(near), listener.ours.accept(far));
+        let ((listener_peer, stream), (dialer_peer, _)) = (connected.unwrap(), accepted.unwrap());
+        assert_eq!((listener_peer, dialer_peer), (listener.our_peer, dialer.our_peer));
+        assert_eq!(suite(&stream), Some(CipherSuite::TLS13_AES_128_GCM_SHA256));
+    }
+
+    #[tokio::test]
+    async fn a_stock_dialer_is_given_aes_128_against_its_own_order() {
+        let Ends { ours, our_peer, stock, stock_peer } = ends();
+        let (near, far) = sockets().await;
+        let (connected, accepted) = futures::join!(stock.upgrade_outbound(near, PROTOCOL), ours.accept(far));
+        let ((listener_peer, _), (dialer_peer, stream)) = (connected.unwrap(), accepted.unwrap());
+        assert_eq!((listener_peer, dialer_peer), (our_peer, stock_peer));
+        assert_eq!(suite(&stream), Some(CipherSuite::TLS13_AES_128_GCM_SHA256));
+    }
+
+    #[tokio::test]
+    async fn a_stock_listener_is_understood() {
+        let Ends { ours, our_peer, stock, stock_peer } = ends();
+        let (near, far) = sockets().await;
+        let (connected, accepted) = futures::join!(ours.connect(near), stock.upgrade_inbound(far, PROTOCOL));
+        let ((listener_peer, stream), (dialer_peer, _)) = (connected.unwrap(), accepted.unwrap());
+        assert_eq!((listener_peer, dialer_peer), (stock_peer, our_peer));
+        assert_eq!(suite(&stream), Some(CipherSuite::TLS13_AES_128_GCM_SHA256));
+    }
+}
