@@ -3,11 +3,13 @@
 //! [`Message`] holds parsed values only. [`encode`] and [`Frames`] turn it into bytes and back; the bytes are
 //! described in `docs/wire-format.md`.
 
+mod fill;
 mod frame;
 mod wire;
 
 use std::fmt;
 
+pub use fill::Fill;
 pub use frame::{Frames, encode};
 
 use crate::{
@@ -151,7 +153,7 @@ pub struct Refuse {
 }
 
 /// A batch of the manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
     /// Id of the first entry; the others follow it.
     pub first: EntryId,
@@ -199,9 +201,9 @@ impl Run {
 /// What the receiver needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Want {
-    /// Entries whose content it needs.
+    /// Entries whose content it needs: at most [`crate::limits::WINDOW_ENTRIES`] numbers in all.
     pub content: Vec<Run>,
-    /// Entries whose hashes it needs, to compare with what it holds.
+    /// Entries whose hashes it needs, to compare with what it holds; as many at most.
     pub digest: Vec<Run>,
     /// Entries of which it needs parts.
     pub parts: Vec<Parts>,
@@ -214,7 +216,8 @@ impl Want {
     }
 }
 
-/// The ranges needed of one large file.
+/// Ranges needed of one large file: at most [`crate::limits::PARTS_RUNS`] runs in either list. A file that
+/// needs more is named again, in the same message or the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
     /// The file.

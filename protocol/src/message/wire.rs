@@ -8,10 +8,10 @@ use super::{
     Settled, TargetView, Totals, Want,
 };
 use crate::{
-    limits::{BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES, LINK_TARGET_BYTES},
+    limits::{BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES, LINK_TARGET_BYTES, PARTS_RUNS, WINDOW_ENTRIES},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     path::EntryPath,
-    problem::{Cause, Problem, Reason},
+    problem::{Cause, Problem, Reason, cut_detail},
 };
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -198,7 +198,7 @@ impl From<&Message> for Envelope {
             Message::Refuse(refuse) => Body::Refuse(WireRefuse {
                 reason: refuse.reason.code(),
                 path: refuse.path.as_ref().map(|path| path.as_bytes().to_vec()),
-                detail: refuse.detail.clone(),
+                detail: cut_detail(refuse.detail.clone()),
             }),
             Message::Accept => Body::Accept(Nothing {}),
             Message::Manifest(batch) => Body::Manifest(batch.into()),
@@ -304,7 +304,7 @@ impl TryFrom<WireBatch> for Batch {
     type Error = MessageError;
 
     fn try_from(batch: WireBatch) -> Result<Self, MessageError> {
-        check_count(batch.entries.len(), BATCH_ENTRIES, "number of entries")?;
+        check_count(batch.entries.len() as u64, BATCH_ENTRIES as u64, "number of entries")?;
         batch.first.checked_add(batch.entries.len() as u64).ok_or(MessageError::Field("entry id"))?;
         let mut entries: Vec<Entry> = Vec::with_capacity(batch.entries.len());
         for entry in batch.entries {
@@ -373,7 +373,7 @@ fn problem_to_wire(id: EntryId, problem: &Problem) -> WireProblem {
         id: id.0,
         path: problem.path.as_bytes().to_vec(),
         cause: problem.cause.code(),
-        detail: problem.detail.clone(),
+        detail: cut_detail(problem.detail.clone()),
     }
 }
 
@@ -387,7 +387,7 @@ fn plain_problems_from_wire(problems: Vec<WireProblem>) -> Result<Vec<Problem>, 
 }
 
 fn problems_from_wire(problems: Vec<WireProblem>) -> Result<Vec<(EntryId, Problem)>, MessageError> {
-    check_count(problems.len(), BATCH_PROBLEMS, "number of problems")?;
+    check_count(problems.len() as u64, BATCH_PROBLEMS as u64, "number of problems")?;
     problems.into_iter().map(|problem| Ok((EntryId(problem.id), problem_from_wire(problem)?))).collect()
 }
 
@@ -400,11 +400,11 @@ fn problem_from_wire(problem: WireProblem) -> Result<Problem, MessageError> {
 }
 
 fn parse_detail(detail: String) -> Result<String, MessageError> {
-    check_count(detail.len(), DETAIL_BYTES, "length of detail")?;
+    check_count(detail.len() as u64, DETAIL_BYTES as u64, "length of detail")?;
     Ok(detail)
 }
 
-fn check_count(count: usize, limit: usize, what: &'static str) -> Result<(), MessageError> {
+fn check_count(count: u64, limit: u64, what: &'static str) -> Result<(), MessageError> {
     if count > limit { Err(MessageError::Field(what)) } else { Ok(()) }
 }
 
@@ -445,13 +445,13 @@ impl TryFrom<WireWant> for Want {
         let parts = want.parts.into_iter().map(|parts| {
             Ok(Parts {
                 id: EntryId(parts.id),
-                content: runs_from_wire(parts.content)?,
-                digest: runs_from_wire(parts.digest)?,
+                content: range_runs_from_wire(parts.content)?,
+                digest: range_runs_from_wire(parts.digest)?,
             })
         });
         Ok(Self {
-            content: runs_from_wire(want.content)?,
-            digest: runs_from_wire(want.digest)?,
+            content: wanted_from_wire(want.content)?,
+            digest: wanted_from_wire(want.digest)?,
             parts: parts.collect::<Result<_, MessageError>>()?,
         })
     }
@@ -472,6 +472,20 @@ impl TryFrom<WireSettled> for Settled {
 
 fn runs_to_wire(runs: &[Run]) -> Vec<WireRun> {
     runs.iter().map(|run| WireRun { first: run.first, count: run.count }).collect()
+}
+
+/// Runs of entries that are wanted. They are counted: each number becomes a job of the sender, and a run
+/// takes a few bytes whatever its length.
+fn wanted_from_wire(runs: Vec<WireRun>) -> Result<Vec<Run>, MessageError> {
+    let runs = runs_from_wire(runs)?;
+    let wanted = runs.iter().fold(0, |sum: u64, run| sum.saturating_add(run.count));
+    check_count(wanted, WINDOW_ENTRIES, "number of wanted entries")?;
+    Ok(runs)
+}
+
+fn range_runs_from_wire(runs: Vec<WireRun>) -> Result<Vec<Run>, MessageError> {
+    check_count(runs.len() as u64, PARTS_RUNS as u64, "number of runs")?;
+    runs_from_wire(runs)
 }
 
 fn runs_from_wire(runs: Vec<WireRun>) -> Result<Vec<Run>, MessageError> {

@@ -104,7 +104,11 @@ fn parse_header(bytes: &[u8]) -> Result<Field<(EntryPath, u64)>, BareError> {
     else {
         return Ok(Field::Incomplete);
     };
-    let end = HEADER_BYTES + usize::from(u16::from_be_bytes(*path_length));
+    let path_length = usize::from(u16::from_be_bytes(*path_length));
+    if path_length > PATH_BYTES {
+        return Err(PathError::LongPath(path_length).into());
+    }
+    let end = HEADER_BYTES + path_length;
     match bytes.get(HEADER_BYTES..end) {
         Some(path) => Ok(Field::Complete((EntryPath::parse(path)?, u64::from_be_bytes(*length)), end)),
         None => Ok(Field::Incomplete),
@@ -169,6 +173,12 @@ mod tests {
         for end in 1..bytes.len() {
             assert_eq!(decode(&[&bytes[..end]]), Err(BareError::Truncated), "end {end}");
         }
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_refused_before_it_comes() {
+        let header = b"\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00";
+        assert_eq!(decode(&[header]), Err(BareError::Path(PathError::LongPath(65_535))));
     }
 
     #[test]

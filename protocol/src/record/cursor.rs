@@ -1,5 +1,7 @@
 //! Parsing of small fields from a stream that may be cut anywhere.
 
+use crate::limits::PATH_BYTES;
+
 /// A field parsed from the front of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field<T> {
@@ -18,8 +20,8 @@ pub(super) struct Carry {
 }
 
 impl Carry {
-    /// No field takes this many bytes.
-    const LIMIT: usize = 2 * 1024 + u16::MAX as usize;
+    /// No field takes this many bytes: the longest is the header of a bare record with its path.
+    const LIMIT: usize = PATH_BYTES + 1_024;
 
     /// Parses one field from what was kept and then `input`, of which the bytes used are removed.
     /// `None` when all of `input` was taken and the field is still incomplete.

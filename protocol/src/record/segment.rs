@@ -47,7 +47,7 @@ impl Span {
     /// # Panics
     /// When the file has no such range.
     pub fn range(size: u64, index: u64) -> Self {
-        let offset = index * RANGE_BYTES;
+        let offset = index.saturating_mul(RANGE_BYTES);
         assert!(offset < size, "range {index} of {size} bytes");
         Self { offset, length: RANGE_BYTES.min(size - offset) }
     }

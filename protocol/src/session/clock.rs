@@ -10,8 +10,8 @@ pub(super) enum Due {
     Nothing,
     /// A sign of life to the other side.
     KeepAlive,
-    /// The session is lost: nothing was heard for this many seconds.
-    Silence(u64),
+    /// What was waited for did not come for this many seconds.
+    TimeOut(u64),
 }
 
 /// Times are since the session began.
@@ -41,13 +41,18 @@ impl Clock {
         now.saturating_sub(self.entered)
     }
 
-    pub(super) fn due(&self, now: Duration) -> Due {
-        if now.saturating_sub(self.heard) >= Duration::from_secs(SILENCE_TIMEOUT_S) {
-            Due::Silence(SILENCE_TIMEOUT_S)
-        } else if now.saturating_sub(self.spoke) >= Duration::from_secs(KEEP_ALIVE_S) {
-            Due::KeepAlive
-        } else {
-            Due::Nothing
+    /// What is due in a state that may last `limit_s` seconds, if it is limited at all.
+    pub(super) fn due(&self, limit_s: Option<u64>, now: Duration) -> Due {
+        let silence = now.saturating_sub(self.heard);
+        match limit_s {
+            Some(limit_s) if self.in_state(now) >= Duration::from_secs(limit_s) => Due::TimeOut(limit_s),
+            Some(_) | None if silence >= Duration::from_secs(SILENCE_TIMEOUT_S) => {
+                Due::TimeOut(SILENCE_TIMEOUT_S)
+            }
+            Some(_) | None if now.saturating_sub(self.spoke) >= Duration::from_secs(KEEP_ALIVE_S) => {
+                Due::KeepAlive
+            }
+            Some(_) | None => Due::Nothing,
         }
     }
 }

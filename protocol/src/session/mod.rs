@@ -19,8 +19,13 @@
 pub mod receiver;
 pub mod sender;
 
+mod batches;
 mod clock;
+mod listing;
 mod outstanding;
+mod storing;
+#[cfg(test)]
+mod tests;
 
 use std::{fmt, time::Duration};
 
@@ -28,11 +33,10 @@ pub use receiver::Receiver;
 pub use sender::Sender;
 
 use crate::{
-    limits::{BATCH_BYTES, BATCH_ENTRIES},
     manifest::{EntryId, OrderError},
-    message::{Counts, MessageError, Refuse, Run, Settled},
+    message::{Counts, Message, MessageError, Refuse},
     path::EntryPath,
-    problem::{Blame, Problem, Reason},
+    problem::{Blame, Reason},
     record::segment::SegmentError,
 };
 
@@ -101,6 +105,18 @@ impl SessionError {
             },
             Self::Violation(_) => Blame::Peer,
             Self::Timeout { .. } | Self::Lost { .. } => Blame::Network,
+        }
+    }
+
+    /// What the other side is told; nothing when it said so itself or cannot hear it.
+    fn last_words(&self) -> Option<Stop> {
+        match self {
+            Self::Stopped(stop) => Some(stop.clone()),
+            Self::Violation(violation) => Some(Stop::new(Reason::Violation, violation)),
+            Self::Timeout { awaited, seconds } => {
+                Some(Stop::new(Reason::Timeout, format!("{awaited} did not come for {seconds} s")))
+            }
+            Self::Refused(_) | Self::Lost { .. } => None,
         }
     }
 
@@ -190,8 +206,8 @@ pub enum Violation {
         /// Where it does.
         got: EntryId,
     },
-    /// More entries were announced than may be open.
-    #[error("it announced more than {limit} entries that are not settled", limit = crate::limits::WINDOW_ENTRIES)]
+    /// More was announced than may be open: [`crate::limits::WINDOW_ENTRIES`], [`crate::limits::WINDOW_BYTES`].
+    #[error("it announced more entries than may wait to be settled")]
     Window,
     /// Entries were named that are not open.
     #[error("it named entry {0}, which is not open")]
@@ -212,38 +228,8 @@ pub enum Violation {
     Totals,
 }
 
-/// Collects outcomes until a batch is worth sending.
-#[derive(Debug, Default)]
-struct Outcomes {
-    settled: Settled,
-    entries: usize,
-    bytes: usize,
-}
-
-impl Outcomes {
-    fn stored(&mut self, id: EntryId) {
-        Run::append(&mut self.settled.stored, id.0);
-        self.entries += 1;
-    }
-
-    fn kept(&mut self, id: EntryId) {
-        Run::append(&mut self.settled.kept, id.0);
-        self.entries += 1;
-    }
-
-    fn problem(&mut self, id: EntryId, problem: Problem) {
-        self.bytes += problem.path.as_bytes().len() + problem.detail.len() + 32;
-        self.settled.problems.push((id, problem));
-        self.entries += 1;
-    }
-
-    fn is_full(&self) -> bool {
-        // A problem of the longest path and detail still fits behind the limit.
-        self.entries >= BATCH_ENTRIES || self.settled.problems.len() >= 128 || self.bytes >= BATCH_BYTES
-    }
-
-    fn take(&mut self) -> Option<Settled> {
-        let batch = std::mem::take(self);
-        (!batch.settled.is_empty()).then_some(batch.settled)
-    }
+/// The last actions of a side that fails: what the other side is told, if anything, then the end.
+fn last_words<A>(error: SessionError, send: fn(Message) -> A, end: fn(Ending) -> A) -> Vec<A> {
+    let refuse = error.last_words().map(|stop| send(Message::Refuse(stop.into())));
+    refuse.into_iter().chain([end(Ending::Failed(error))]).collect()
 }

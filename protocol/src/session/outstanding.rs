@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    limits::WINDOW_ENTRIES,
+    limits::{WINDOW_BYTES, WINDOW_ENTRIES},
     manifest::{Entry, EntryId},
 };
 
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     open: BTreeMap<EntryId, Arc<Entry>>,
+    name_bytes: u64,
     announced: u64,
 }
 
@@ -19,13 +20,17 @@ impl Outstanding {
         EntryId(self.announced)
     }
 
-    /// How many more entries may be announced now.
+    /// How many more entries may be announced in the next batch.
     pub(super) fn room(&self) -> u64 {
-        WINDOW_ENTRIES - self.open.len() as u64
+        if self.name_bytes >= WINDOW_BYTES {
+            return 0;
+        }
+        WINDOW_ENTRIES.saturating_sub(self.open.len() as u64)
     }
 
     pub(super) fn announce(&mut self, entry: Arc<Entry>) -> EntryId {
         let id = self.next_id();
+        self.name_bytes += entry.name_bytes() as u64;
         self.open.insert(id, entry);
         self.announced += 1;
         id
@@ -36,7 +41,9 @@ impl Outstanding {
     }
 
     pub(super) fn settle(&mut self, id: EntryId) -> Option<Arc<Entry>> {
-        self.open.remove(&id)
+        let entry = self.open.remove(&id)?;
+        self.name_bytes -= entry.name_bytes() as u64;
+        Some(entry)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -3,22 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Ending, Outcomes, SessionError, Stop, Violation,
+    Ending, SessionError, Stop, Violation,
+    batches::{Outcomes, Wants},
     clock::{Clock, Due},
-    outstanding::Outstanding,
+    last_words,
+    storing::Storing,
 };
 use crate::{
     limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
-    manifest::{Entry, EntryId, Order},
-    message::{Ask, Batch, Consent, Counts, Message, Offer, Parts, Run, Settled, TargetView, Totals, Want},
+    manifest::{Entry, EntryId},
+    message::{Ask, Consent, Counts, Message, Offer, Run, Settled, TargetView, Totals},
     problem::{Problem, Reason},
 };
 
 /// A person is asked after this long at the latest, with what was listed by then.
 const CONSULT_AFTER: Duration = Duration::from_secs(2);
-
-/// Most problems in one `settled` message: 128 with the longest paths stay below the message limit.
-const LATE_PROBLEMS: usize = 20;
 
 /// What happened.
 #[derive(Debug, Clone)]
@@ -118,34 +117,15 @@ enum State {
     /// Asked; the sender has not answered.
     AwaitOffer,
     /// The tree is being listed; nothing is written before the person agrees.
-    AwaitConsent {
-        storing: Storing,
-        consulted: bool,
-    },
+    AwaitConsent { storing: Storing, consulted: bool },
     /// Entries are planned, content is stored.
     Storing(Storing),
     /// All is settled; directories and durability are left.
     Finishing(Storing),
     /// Done was said.
     AwaitFarewell(Counts),
-    Ended,
-}
-
-#[derive(Debug, Default)]
-struct Storing {
-    order: Order,
-    outstanding: Outstanding,
-    outcomes: Outcomes,
-    listed: Totals,
-    manifest: Manifest,
-    counts: Counts,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Manifest {
-    #[default]
-    Open,
-    Complete,
+    /// The account as it was at the end.
+    Ended(Counts),
 }
 
 type Actions = Vec<Action>;
@@ -164,89 +144,94 @@ impl Receiver {
 
     /// Handles one input; `now` is the time since the session began.
     pub fn handle(&mut self, input: Input, now: Duration) -> Actions {
+        if matches!(self.state, State::Ended(_)) {
+            return Vec::new();
+        }
         let mut actions = match input {
             Input::Message(message) => {
                 self.clock.hear(now);
-                self.handle_message(message, now).unwrap_or_else(|violation| self.violated(violation))
+                self.hear(message, now)
+                    .unwrap_or_else(|violation| self.fail(SessionError::Violation(violation)))
             }
-            Input::Violation(violation) => self.violated(violation),
+            Input::Violation(violation) => self.fail(SessionError::Violation(violation)),
             Input::Consent(answer) => self.hear_answer(answer, now),
             Input::Outcomes(outcomes) => self.note_outcomes(outcomes),
             Input::Finished { late } => self.finished(late, now),
-            Input::Stop(stop) => self.stop(stop),
-            Input::Lost(detail) => self.lose(detail),
+            Input::Stop(stop) => self.fail(SessionError::Stopped(stop)),
+            Input::Lost(detail) => {
+                let awaited = self.awaited();
+                self.lose(SessionError::Lost { awaited, detail })
+            }
             Input::Tick => self.tick(now),
         };
+        actions.extend(self.consult(now));
         actions.extend(self.finish_if_settled());
-        self.note_speech(&mut actions, now);
+        if actions.iter().any(|action| matches!(action, Action::Send(_))) {
+            self.clock.speak(now);
+        }
         actions
     }
 
     /// What was listed so far: totals, and whether that is all.
     pub fn listed(&self) -> (Totals, bool) {
-        match &self.state {
-            State::AwaitConsent { storing, .. } | State::Storing(storing) | State::Finishing(storing) => {
-                (storing.listed, storing.manifest == Manifest::Complete)
-            }
-            State::AwaitOffer | State::AwaitFarewell(_) | State::Ended => (Totals::default(), false),
-        }
+        self.storing().map_or_else(Default::default, |storing| (storing.listed, storing.is_listed()))
     }
 
     /// Entries that were listed and are not settled; while a person is asked, all of them.
     pub fn open_entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        let storing = match &self.state {
-            State::AwaitConsent { storing, .. } | State::Storing(storing) => Some(storing),
-            State::AwaitOffer | State::Finishing(_) | State::AwaitFarewell(_) | State::Ended => None,
-        };
-        storing.into_iter().flat_map(|storing| storing.outstanding.iter().map(|(_, entry)| entry))
+        self.storing().into_iter().flat_map(|storing| storing.outstanding.iter().map(|(_, entry)| entry))
     }
 
-    /// The account so far.
+    /// The account so far; after the end, as it was then.
     pub fn counts(&self) -> Counts {
         match &self.state {
+            State::AwaitOffer => Counts::default(),
             State::AwaitConsent { storing, .. } | State::Storing(storing) | State::Finishing(storing) => {
                 storing.counts
             }
-            State::AwaitFarewell(counts) => *counts,
-            State::AwaitOffer | State::Ended => Counts::default(),
+            State::AwaitFarewell(counts) | State::Ended(counts) => *counts,
         }
     }
 
-    fn handle_message(&mut self, message: Message, now: Duration) -> Result<Actions, Violation> {
-        if let Message::Refuse(refuse) = message {
-            return Ok(self.fail(SessionError::Refused(refuse.into())));
+    fn storing(&self) -> Option<&Storing> {
+        match &self.state {
+            State::AwaitConsent { storing, .. } | State::Storing(storing) | State::Finishing(storing) => {
+                Some(storing)
+            }
+            State::AwaitOffer | State::AwaitFarewell(_) | State::Ended(_) => None,
         }
+    }
+
+    fn hear(&mut self, message: Message, now: Duration) -> Result<Actions, Violation> {
         let awaited = self.awaited();
         match (&mut self.state, message) {
-            (State::Ended, _) | (_, Message::KeepAlive) => Ok(Vec::new()),
+            (_, Message::KeepAlive) => Ok(Vec::new()),
+            (_, Message::Refuse(refuse)) => Ok(self.fail(SessionError::Refused(refuse.into()))),
             (State::AwaitOffer, Message::Offer(offer)) => Ok(self.hear_offer(offer, now)),
-            (State::AwaitConsent { storing, .. }, Message::Manifest(batch)) => storing
-                .hear_batch(batch)
-                .map(|(reports, _)| reports)
-                .map(|reports| self.consult(reports, now)),
-            (State::AwaitConsent { storing, .. }, Message::ManifestEnd(totals)) => {
-                storing.hear_end(totals)?;
-                Ok(self.consult(Vec::new(), now))
+            (State::AwaitConsent { storing, .. }, Message::Manifest(batch)) if !storing.is_listed() => {
+                storing.hear_batch(batch).map(|(reports, _)| reports)
             }
-            (State::Storing(storing), Message::Manifest(batch)) => {
+            (State::Storing(storing), Message::Manifest(batch)) if !storing.is_listed() => {
                 let (mut actions, plan) = storing.hear_batch(batch)?;
                 actions.extend(plan);
                 Ok(actions)
             }
-            (State::Storing(storing), Message::ManifestEnd(totals)) => {
+            (State::AwaitConsent { storing, .. } | State::Storing(storing), Message::ManifestEnd(totals))
+                if !storing.is_listed() =>
+            {
                 storing.hear_end(totals).map(|()| Vec::new())
             }
             (State::AwaitFarewell(counts), Message::Farewell) => {
-                let complete = Action::End(Ending::Complete(*counts));
-                self.state = State::Ended;
-                Ok(vec![complete])
+                let counts = *counts;
+                Ok(self.complete(counts))
             }
             (
                 State::AwaitOffer
                 | State::AwaitConsent { .. }
                 | State::Storing(_)
                 | State::Finishing(_)
-                | State::AwaitFarewell(_),
+                | State::AwaitFarewell(_)
+                | State::Ended(_),
                 unexpected,
             ) => Err(Violation::Unexpected { message: unexpected.name(), awaited }),
         }
@@ -255,75 +240,61 @@ impl Receiver {
     fn hear_offer(&mut self, offer: Offer, now: Duration) -> Actions {
         if offer.version != VERSION {
             let detail = format!("version {} was offered, version {VERSION} is spoken here", offer.version);
-            return self.stop(Stop::new(Reason::Version, detail));
+            return self.fail(SessionError::Stopped(Stop::new(Reason::Version, detail)));
         }
-        self.clock.enter(now);
-        self.state = match self.consent {
-            Consent::Given => State::Storing(Storing::default()),
-            Consent::Pending => State::AwaitConsent { storing: Storing::default(), consulted: false },
+        let storing = Storing::default();
+        let admitted = match self.consent {
+            Consent::Given => State::Storing(storing),
+            Consent::Pending => State::AwaitConsent { storing, consulted: false },
         };
+        self.enter(admitted, now);
         vec![Action::Offered(offer)]
     }
 
     /// Asks the person once: when all is listed, when no more can be, or when some time has passed.
-    fn consult(&mut self, mut actions: Actions, now: Duration) -> Actions {
+    fn consult(&mut self, now: Duration) -> Option<Action> {
         let waited = self.clock.in_state(now) >= CONSULT_AFTER;
-        if let State::AwaitConsent { storing, consulted: consulted @ false } = &mut self.state {
-            let complete = storing.manifest == Manifest::Complete;
-            let full = storing.outstanding.room() == 0;
-            if complete || full || (waited && storing.counts.listed > 0) {
-                *consulted = true;
-                actions.push(Action::Consult { complete });
-            }
-        }
-        actions
+        let State::AwaitConsent { storing, consulted: consulted @ false } = &mut self.state else {
+            return None;
+        };
+        let complete = storing.is_listed();
+        let full = storing.outstanding.room() == 0;
+        *consulted = complete || full || (waited && storing.counts.listed > 0);
+        consulted.then_some(Action::Consult { complete })
     }
 
     fn hear_answer(&mut self, answer: Answer, now: Duration) -> Actions {
-        if !matches!(self.state, State::AwaitConsent { .. }) {
-            return Vec::new();
-        }
+        let State::AwaitConsent { storing, .. } = &mut self.state else { return Vec::new() };
         match answer {
-            Answer::No => self.stop(Stop::new(Reason::Declined, "")),
+            Answer::No => self.fail(SessionError::Stopped(Stop::new(Reason::Declined, ""))),
             Answer::Yes => {
-                let State::AwaitConsent { storing, .. } = std::mem::replace(&mut self.state, State::Ended)
-                else {
-                    return Vec::new();
-                };
-                let entries: Vec<_> =
-                    storing.outstanding.iter().map(|(_, entry)| Arc::clone(entry)).collect();
-                self.clock.enter(now);
-                self.state = State::Storing(storing);
-                let accept = Action::Send(Message::Accept);
-                let plan = (!entries.is_empty()).then_some(Action::Plan { first: EntryId(0), entries });
-                std::iter::once(accept).chain(plan).collect()
+                let storing = std::mem::take(storing);
+                let plan = storing.plan_all();
+                self.enter(State::Storing(storing), now);
+                [Action::Send(Message::Accept)].into_iter().chain(plan).collect()
             }
         }
     }
 
     fn note_outcomes(&mut self, outcomes: Vec<(EntryId, Outcome)>) -> Actions {
-        let target = self.target;
         let State::Storing(storing) = &mut self.state else { return Vec::new() };
         let mut actions = Vec::new();
-        let mut want = Want::default();
+        let mut wants = Wants::default();
         for (id, outcome) in outcomes {
-            storing.note_outcome(id, outcome, target, &mut want, &mut actions);
+            actions.extend(storing.note_outcome(id, outcome, self.target, &mut wants));
+            actions.extend(storing.outcomes.take_full().map(send_settled));
         }
-        if !want.is_empty() {
-            actions.push(Action::Send(Message::Want(want)));
-        }
+        actions.extend(wants.finish().into_iter().map(Message::Want).map(Action::Send));
         actions
     }
 
     fn finish_if_settled(&mut self) -> Actions {
         let State::Storing(storing) = &mut self.state else { return Vec::new() };
-        if storing.manifest == Manifest::Open || !storing.outstanding.is_empty() {
+        if !storing.is_settled() {
             return Vec::new();
         }
+        let mut storing = std::mem::take(storing);
         let settled = storing.outcomes.take();
-        let State::Storing(storing) = std::mem::replace(&mut self.state, State::Ended) else {
-            return Vec::new();
-        };
         self.state = State::Finishing(storing);
         settled.map(send_settled).into_iter().chain([Action::Finish]).collect()
     }
@@ -331,17 +302,17 @@ impl Receiver {
     fn finished(&mut self, late: Vec<Problem>, now: Duration) -> Actions {
         let State::Finishing(storing) = &mut self.state else { return Vec::new() };
         let mut actions: Actions = late.iter().cloned().map(Action::Report).collect();
-        for problem in &late {
+        let mut outcomes = Outcomes::default();
+        for problem in late {
             storing.counts.listed += 1;
-            storing.counts.add_problem(problem);
+            storing.counts.add_problem(&problem);
+            outcomes.late(problem);
+            actions.extend(outcomes.take_full().map(send_settled));
         }
-        for late in late.chunks(LATE_PROBLEMS) {
-            actions.push(send_settled(Settled { late: late.to_vec(), ..Settled::default() }));
-        }
+        actions.extend(outcomes.take().map(send_settled));
         let counts = storing.counts;
+        self.enter(State::AwaitFarewell(counts), now);
         actions.push(Action::Send(Message::Done(counts)));
-        self.clock.enter(now);
-        self.state = State::AwaitFarewell(counts);
         actions
     }
 
@@ -350,171 +321,66 @@ impl Receiver {
             State::AwaitOffer => Some(HELLO_TIMEOUT_S),
             State::AwaitConsent { .. } => Some(CONSENT_TIMEOUT_S),
             State::AwaitFarewell(_) => Some(FAREWELL_TIMEOUT_S),
-            State::Storing(_) | State::Finishing(_) => None,
-            State::Ended => return Vec::new(),
+            State::Storing(_) | State::Finishing(_) | State::Ended(_) => None,
         };
-        let mut actions = match limit_s {
-            Some(seconds) if self.clock.in_state(now) >= Duration::from_secs(seconds) => {
-                return self.time_out(seconds);
-            }
-            Some(_) | None => match self.clock.due(now) {
-                Due::Nothing => Vec::new(),
-                Due::KeepAlive => vec![Action::Send(Message::KeepAlive)],
-                Due::Silence(seconds) => return self.time_out(seconds),
-            },
-        };
-        if let State::Storing(storing) = &mut self.state {
-            actions.extend(storing.outcomes.take().map(send_settled));
+        match self.clock.due(limit_s, now) {
+            Due::TimeOut(seconds) => self.time_out(seconds),
+            Due::KeepAlive => self.flush().or(Some(Action::Send(Message::KeepAlive))).into_iter().collect(),
+            Due::Nothing => self.flush().into_iter().collect(),
         }
-        self.consult(actions, now)
     }
 
-    /// Once all is stored and `done` was said, the sender's silence takes nothing back.
+    /// Says which outcomes were collected.
+    fn flush(&mut self) -> Option<Action> {
+        let State::Storing(storing) = &mut self.state else { return None };
+        storing.outcomes.take().map(send_settled)
+    }
+
     fn time_out(&mut self, seconds: u64) -> Actions {
-        if let State::AwaitFarewell(counts) = self.state {
-            self.state = State::Ended;
-            return vec![Action::End(Ending::Complete(counts))];
+        if matches!(self.state, State::AwaitConsent { .. }) && seconds == CONSENT_TIMEOUT_S {
+            let detail = format!("nobody answered for {seconds} s");
+            return self.fail(SessionError::Stopped(Stop::new(Reason::Declined, detail)));
         }
         let awaited = self.awaited();
-        let refuse = Stop::new(Reason::Timeout, format!("{awaited} did not come for {seconds} s"));
-        let mut actions = vec![Action::Send(Message::Refuse(refuse.into()))];
-        actions.extend(self.fail(SessionError::Timeout { awaited, seconds }));
-        actions
+        self.lose(SessionError::Timeout { awaited, seconds })
     }
 
-    fn lose(&mut self, detail: String) -> Actions {
-        if let State::AwaitFarewell(counts) = self.state {
-            self.state = State::Ended;
-            return vec![Action::End(Ending::Complete(counts))];
-        }
-        let awaited = self.awaited();
-        self.fail(SessionError::Lost { awaited, detail })
-    }
-
-    fn violated(&mut self, violation: Violation) -> Actions {
-        let refuse = Stop::new(Reason::Violation, &violation);
-        let mut actions = vec![Action::Send(Message::Refuse(refuse.into()))];
-        actions.extend(self.fail(SessionError::Violation(violation)));
-        actions
-    }
-
-    fn stop(&mut self, stop: Stop) -> Actions {
-        let mut actions = vec![Action::Send(Message::Refuse(stop.clone().into()))];
-        actions.extend(self.fail(SessionError::Stopped(stop)));
-        actions
-    }
-
-    fn fail(&mut self, error: SessionError) -> Actions {
-        match std::mem::replace(&mut self.state, State::Ended) {
-            State::Ended => Vec::new(),
+    /// Ends a session whose sender is gone. Once `done` was said all is stored, and that takes nothing back.
+    fn lose(&mut self, error: SessionError) -> Actions {
+        match self.state {
+            State::AwaitFarewell(counts) => self.complete(counts),
             State::AwaitOffer
             | State::AwaitConsent { .. }
             | State::Storing(_)
             | State::Finishing(_)
-            | State::AwaitFarewell(_) => vec![Action::End(Ending::Failed(error))],
+            | State::Ended(_) => self.fail(error),
         }
     }
 
-    /// Notes when something was said, and lets nothing be said behind an end that came before.
-    fn note_speech(&mut self, actions: &mut Actions, now: Duration) {
-        let speaks = actions.iter().any(|action| matches!(action, Action::Send(_)));
-        let ends = actions.iter().any(|action| matches!(action, Action::End(_)));
-        if matches!(self.state, State::Ended) && !ends {
-            actions.clear();
-        } else if speaks {
-            self.clock.speak(now);
-        }
+    fn enter(&mut self, state: State, now: Duration) {
+        self.clock.enter(now);
+        self.state = state;
+    }
+
+    fn complete(&mut self, counts: Counts) -> Actions {
+        self.state = State::Ended(counts);
+        vec![Action::End(Ending::Complete(counts))]
+    }
+
+    fn fail(&mut self, error: SessionError) -> Actions {
+        self.state = State::Ended(self.counts());
+        last_words(error, Action::Send, Action::End)
     }
 
     fn awaited(&self) -> &'static str {
         match &self.state {
             State::AwaitOffer => "offer",
             State::AwaitConsent { .. } => "consent",
-            State::Storing(storing) if storing.manifest == Manifest::Open => "manifest",
-            State::Storing(_) => "content",
+            State::Storing(storing) if storing.is_listed() => "content",
+            State::Storing(_) => "manifest",
             State::Finishing(_) => "the end of storing",
             State::AwaitFarewell(_) => "farewell",
-            State::Ended => "nothing",
-        }
-    }
-}
-
-impl Storing {
-    /// Checks and notes a batch: what to report, and what to plan.
-    fn hear_batch(&mut self, batch: Batch) -> Result<(Actions, Option<Action>), Violation> {
-        let Batch { first, entries, problems } = batch;
-        if self.manifest == Manifest::Complete {
-            return Err(Violation::Unexpected { message: "manifest", awaited: "content" });
-        }
-        if first != self.outstanding.next_id() {
-            return Err(Violation::Gap { expected: self.outstanding.next_id(), got: first });
-        }
-        if entries.len() as u64 > self.outstanding.room() {
-            return Err(Violation::Window);
-        }
-        self.counts.listed += (entries.len() + problems.len()) as u64;
-        self.listed.problems += problems.len() as u64;
-        problems.iter().for_each(|problem| self.counts.add_problem(problem));
-        let reports = problems.into_iter().map(Action::Report).collect();
-        let mut planned = Vec::with_capacity(entries.len());
-        for entry in entries {
-            self.order.admit(&entry)?;
-            self.listed.entries += 1;
-            self.listed.bytes = self.listed.bytes.saturating_add(entry.size());
-            let entry = Arc::new(entry);
-            self.outstanding.announce(Arc::clone(&entry));
-            planned.push(entry);
-        }
-        let plan = (!planned.is_empty()).then_some(Action::Plan { first, entries: planned });
-        Ok((reports, plan))
-    }
-
-    fn hear_end(&mut self, totals: Totals) -> Result<(), Violation> {
-        if self.manifest == Manifest::Complete {
-            return Err(Violation::Unexpected { message: "manifest end", awaited: "content" });
-        }
-        if totals != self.listed {
-            return Err(Violation::Totals);
-        }
-        self.manifest = Manifest::Complete;
-        Ok(())
-    }
-
-    fn note_outcome(
-        &mut self,
-        id: EntryId,
-        outcome: Outcome,
-        target: TargetView,
-        want: &mut Want,
-        actions: &mut Actions,
-    ) {
-        match outcome {
-            Outcome::Content if target == TargetView::Empty => {}
-            Outcome::Content | Outcome::ContentAgain => Run::append(&mut want.content, id.0),
-            Outcome::Digest => Run::append(&mut want.digest, id.0),
-            Outcome::Parts { content, digest } => want.parts.push(Parts { id, content, digest }),
-            Outcome::Stored => {
-                if self.outstanding.settle(id).is_some() {
-                    self.counts.sent += 1;
-                    self.outcomes.stored(id);
-                }
-            }
-            Outcome::Kept => {
-                if self.outstanding.settle(id).is_some() {
-                    self.counts.kept += 1;
-                    self.outcomes.kept(id);
-                }
-            }
-            Outcome::Problem(problem) => {
-                if self.outstanding.settle(id).is_some() {
-                    self.counts.add_problem(&problem);
-                    actions.push(Action::Report(problem.clone()));
-                    self.outcomes.problem(id, problem);
-                }
-            }
-        }
-        if self.outcomes.is_full() {
-            actions.extend(self.outcomes.take().map(send_settled));
+            State::Ended(_) => "nothing",
         }
     }
 }
