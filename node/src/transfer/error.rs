@@ -70,7 +70,7 @@ pub enum OfferError {
     Expired,
     /// The offer's state could not be written.
     #[error("keeping the offer")]
-    State(#[source] io::Error),
+    State(#[from] io::Error),
     /// Stopped by its user.
     #[error("interrupted")]
     Interrupted,

@@ -9,6 +9,7 @@ use futures::{
 use ketch_protocol::{
     io::{MessageReader, NoMessage},
     message::{Message, encode},
+    session::{Ending, SessionError},
 };
 use tokio::time::timeout;
 
@@ -41,6 +42,18 @@ pub(super) enum Leave {
     AtOnce,
     /// The other side must still hear why.
     WhenHeard,
+}
+
+/// Whether the other side must still hear of an ending.
+pub(super) fn leave(ending: &Ending) -> Leave {
+    match ending {
+        Ending::Complete(_) | Ending::Failed(SessionError::Refused(_) | SessionError::Lost { .. }) => {
+            Leave::AtOnce
+        }
+        Ending::Failed(
+            SessionError::Stopped(_) | SessionError::Violation(_) | SessionError::Timeout { .. },
+        ) => Leave::WhenHeard,
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {

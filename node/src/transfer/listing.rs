@@ -1,9 +1,8 @@
 //! Scans a source in batches that fit a message.
 
 use ketch_protocol::{
-    limits::{BATCH_BYTES, BATCH_ENTRIES, BATCH_PROBLEMS},
     manifest::Entry,
-    message::Totals,
+    message::{Fill, Totals},
     problem::Problem,
 };
 use tokio::sync::mpsc;
@@ -18,7 +17,7 @@ const BATCHES_AHEAD: usize = 4;
 pub(super) struct Listed {
     pub(super) entries: Vec<Entry>,
     pub(super) problems: Vec<Problem>,
-    bytes: usize,
+    fill: Fill,
 }
 
 /// Scans on a thread of the blocking pool; the channel ends with the scan.
@@ -54,7 +53,7 @@ fn next_batch(scan: &mut Scan) -> Option<Listed> {
     let mut batch = Listed::default();
     for found in scan {
         batch.add(found);
-        if batch.is_full() {
+        if batch.fill.is_full() {
             return Some(batch);
         }
     }
@@ -65,19 +64,13 @@ impl Listed {
     fn add(&mut self, found: Found) {
         match found {
             Found::Entry(entry) => {
-                self.bytes += entry.encoded_bound();
+                self.fill.add_entry(&entry);
                 self.entries.push(entry);
             }
             Found::Problem(problem) => {
-                self.bytes += problem.encoded_bound();
+                self.fill.add_problem(&problem);
                 self.problems.push(problem);
             }
         }
-    }
-
-    fn is_full(&self) -> bool {
-        self.bytes >= BATCH_BYTES
-            || self.entries.len() >= BATCH_ENTRIES
-            || self.problems.len() >= BATCH_PROBLEMS
     }
 }

@@ -14,7 +14,7 @@ use ketch_protocol::{
     path::EntryPath,
     problem::{Problem, Reason},
     session::{
-        Ending, SessionError, Stop, TICK,
+        Ending, Stop, TICK,
         receiver::{Action, Answer, Input, Receiver},
     },
 };
@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     PROGRESS_INTERVAL, ReceiveError,
     event::{Consultation, Event, Progress, Report},
-    line::{Leave, Line},
+    line::{Line, leave},
     planning::Planning,
     storing::{EndCause, Store, Stored, Storing},
 };
@@ -137,7 +137,11 @@ impl Receiving {
                 break ending;
             }
             let wake = tokio::select! {
-                message = line.next() => Wake::Input(hear(message)),
+                message = line.next() => Wake::Input(match message {
+                    Ok(message) => Input::Message(message),
+                    Err(NoMessage::Lost(detail)) => Input::Lost(detail),
+                    Err(NoMessage::Violation(violation)) => Input::Violation(violation),
+                }),
                 Some(work) = reports.recv() => Wake::Work(work),
                 Some((connection, stream)) = inbound.next(), if streams.len() < stream_limit() => {
                     // Others have no business here; their streams are reset.
@@ -196,18 +200,20 @@ impl Receiving {
 
     /// Carries out what the machine decided; the ending, once there is one.
     async fn act(&mut self, line: &mut Line<Stream>) -> Option<Ending> {
-        for action in std::mem::take(&mut self.actions) {
-            match action {
-                Action::Send(message) => line.say(&message),
-                Action::Offered(offer) => self.offered(offer).await,
-                Action::Consult { complete } => self.consult(complete).await,
-                Action::Plan { first, entries } => {
-                    // A planner that is gone has ended the session with a report of its own.
-                    let _ = self.plans.as_ref().map(|plans| plans.send((first, entries)));
+        while !self.actions.is_empty() {
+            for action in std::mem::take(&mut self.actions) {
+                match action {
+                    Action::Send(message) => line.say(&message),
+                    Action::Offered(offer) => self.offered(offer).await,
+                    Action::Consult { complete } => self.consult(complete).await,
+                    Action::Plan { first, entries } => {
+                        // A planner that is gone has ended the session with a report of its own.
+                        let _ = self.plans.as_ref().map(|plans| plans.send((first, entries)));
+                    }
+                    Action::Finish => self.start_finishing(),
+                    Action::Report(problem) => self.tell(Event::Problem(problem)).await,
+                    Action::End(ending) => return Some(ending),
                 }
-                Action::Finish => self.start_finishing(),
-                Action::Report(problem) => self.tell(Event::Problem(problem)).await,
-                Action::End(ending) => return Some(ending),
             }
         }
         None
@@ -307,14 +313,6 @@ fn stream_limit() -> usize {
     DATA_STREAMS as usize + FILE_STREAMS
 }
 
-fn hear(message: Result<ketch_protocol::message::Message, NoMessage>) -> Input {
-    match message {
-        Ok(message) => Input::Message(message),
-        Err(NoMessage::Lost(detail)) => Input::Lost(detail),
-        Err(NoMessage::Violation(violation)) => Input::Violation(violation),
-    }
-}
-
 /// The person's answer; one that went away without answering declines.
 async fn answered(answer: &mut Option<oneshot::Receiver<Answer>>) -> Answer {
     match answer {
@@ -324,18 +322,6 @@ async fn answered(answer: &mut Option<oneshot::Receiver<Answer>>) -> Answer {
             answered
         }
         None => std::future::pending().await,
-    }
-}
-
-/// Whether the other side must still hear of the ending.
-fn leave(ending: &Ending) -> Leave {
-    match ending {
-        Ending::Complete(_) | Ending::Failed(SessionError::Refused(_) | SessionError::Lost { .. }) => {
-            Leave::AtOnce
-        }
-        Ending::Failed(
-            SessionError::Stopped(_) | SessionError::Violation(_) | SessionError::Timeout { .. },
-        ) => Leave::WhenHeard,
     }
 }
 

@@ -1,7 +1,6 @@
 //! A running sender session: one loop that feeds the machine and carries out what it decides.
 
 use std::{
-    future::Future,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -32,6 +31,7 @@ use super::{
     event::{Event, Progress, Report},
     line::{Line, leave},
     listing::{Listed, list},
+    offer::Judge,
     queue::{Piece, Queue},
     reading::Reading,
 };
@@ -53,15 +53,11 @@ pub(super) struct Outgoing {
     pub(super) events: mpsc::Sender<Event>,
 }
 
-/// Judges an ask: `Err` has the reason, for the local user.
-pub(super) trait Admit: FnMut(&Ask) -> Result<(), String> {}
-impl<F: FnMut(&Ask) -> Result<(), String>> Admit for F {}
-
 /// A session about to run.
-pub(super) struct Sending<A> {
+pub(super) struct Sending {
     connection: Connection,
     outgoing: Outgoing,
-    admit: A,
+    judge: Judge,
     sender: Sender,
     /// Actions not yet carried out.
     actions: Vec<Action>,
@@ -86,13 +82,13 @@ impl From<std::io::Error> for Broken {
     }
 }
 
-impl<A: Admit> Sending<A> {
-    pub(super) fn new(connection: Connection, outgoing: Outgoing, admit: A) -> Self {
+impl Sending {
+    pub(super) fn new(connection: Connection, outgoing: Outgoing, judge: Judge) -> Self {
         let began = Instant::now();
         Self {
             connection,
             outgoing,
-            admit,
+            judge,
             sender: Sender::default(),
             actions: Vec::new(),
             queue: Arc::default(),
@@ -165,7 +161,7 @@ impl<A: Admit> Sending<A> {
 
     async fn judge(&mut self, ask: &Ask) {
         let peer = self.connection.peer();
-        match (self.admit)(ask) {
+        match self.judge.admit(ask) {
             Ok(()) => {
                 let estimate = self.outgoing.estimate.get().copied();
                 self.start_streams(ask.session);

@@ -123,6 +123,11 @@ impl Partial {
         None
     }
 
+    /// Whether a range is recorded as stored; [`Partial::finished`] also checks that it is.
+    pub fn is_recorded(&self, index: u64) -> bool {
+        self.ranges().hash(index).is_some()
+    }
+
     /// Writes content at `offset` bytes.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Trouble> {
         self.file.write_all_at(bytes, offset).map_err(|error| self.trouble("writing", errno(&error)))
