@@ -1,1 +1,3 @@
 //! Placeholder until its first module lands.
+
+pub mod trust;
