@@ -268,9 +268,8 @@ impl HeldOffer {
 
 /// Opens and locks a file; `None` if another process holds it or the name has come to mean another file.
 fn lock(path: &Path) -> io::Result<Option<File>> {
-    let absent_is_none = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Ok(None),
-        _ => Err(error),
+    let absent_is_none = |error: io::Error| {
+        if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) }
     };
     let file = match File::open(path) {
         Ok(file) => file,
@@ -362,7 +361,7 @@ enum StoredPath {
 
 fn encode(offer: &Offer) -> serde_json::Result<Vec<u8>> {
     let stored = StoredOffer {
-        paths: offer.paths.iter().map(encode_path).collect(),
+        paths: offer.paths.iter().map(|path| encode_path(path)).collect(),
         only_for: offer.only_for.map(|peer| peer.to_string()),
         secret: offer.secret.to_hex(),
         expires_s: offer.expires_s,
@@ -373,7 +372,7 @@ fn encode(offer: &Offer) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec_pretty(&stored)
 }
 
-fn encode_path(path: &PathBuf) -> StoredPath {
+fn encode_path(path: &Path) -> StoredPath {
     match path.to_str() {
         Some(text) => StoredPath::Text(text.into()),
         None => StoredPath::Bytes(path.as_os_str().as_bytes().into()),
@@ -527,7 +526,7 @@ mod tests {
         let opened = place.open(&short, NOW_S + 1);
 
         assert!(!opened.reopened);
-        assert_eq!(place.files(), [opened.offer.path.clone()]);
+        assert_eq!(place.files(), std::slice::from_ref(&opened.offer.path));
     }
 
     #[test]
