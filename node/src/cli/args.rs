@@ -76,6 +76,10 @@ pub(crate) struct Send {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) uses: Option<u32>,
 
+    /// Withdraw the ticket that an earlier run made for the same paths, and make another
+    #[arg(long)]
+    pub(crate) new: bool,
+
     /// How long the offer stands: 90s, 15m, 1h, 7d or never [default: 24h]
     #[arg(long, value_name = "TIME")]
     pub(crate) expires: Option<Lifetime>,

@@ -7,6 +7,7 @@ use ketch_protocol::session::SessionError;
 use crate::{
     swarm::{DialError, StreamError, TransportKind},
     tree::{TargetError, Unfinished},
+    trust::offers::OffersError,
 };
 
 /// Why nothing, or not all, was received.
@@ -69,8 +70,8 @@ pub enum OfferError {
     #[error("the offer has expired")]
     Expired,
     /// The offer's state could not be written.
-    #[error("keeping the offer")]
-    State(#[from] io::Error),
+    #[error(transparent)]
+    State(#[from] OffersError),
     /// Stopped by its user.
     #[error("interrupted")]
     Interrupted,

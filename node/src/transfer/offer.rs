@@ -30,7 +30,10 @@ use super::{
 use crate::{
     swarm::{Connection, Inbound, PeerId, Stream},
     tree::Source,
-    trust::{HeldOffer, Secret},
+    trust::{
+        offers::{AdmitError, HeldOffer},
+        secret::Secret,
+    },
 };
 
 /// Sessions at once, admitted ones and strangers that have said nothing yet.
@@ -63,7 +66,7 @@ pub async fn offer(
     };
     start_counting(&outgoing);
     let offering = Offering {
-        single: request.offer.uses_left() == 1,
+        single: request.offer.offer().uses_left() == 1,
         offer: Arc::new(Mutex::new(request.offer)),
         outgoing,
         admitted: Arc::default(),
@@ -101,7 +104,7 @@ impl Offering {
         inbound: &mut Inbound,
         stop: &CancellationToken,
     ) -> Result<Vec<Counts>, OfferError> {
-        let mut expiry = pin!(expire(lock(&self.offer).expires_s()));
+        let mut expiry = pin!(expire(lock(&self.offer).offer().expires_s()));
         let mut expired = false;
         while !expired || !lock(&self.admitted).is_empty() {
             tokio::select! {
@@ -150,15 +153,21 @@ impl Offering {
         }
         let counts = outcome.as_ref().ok().map(|report| report.counts);
         let fatal = outcome.as_ref().err().filter(|error| self.single && is_fatal(error)).cloned();
+        if let Err(SessionError::Refused(stop)) = &outcome
+            && stop.reason == Reason::Declined
+        {
+            // The place is free again for somebody else; a store that fails keeps it, which is safe.
+            let _ = lock(&self.offer).release(peer);
+        }
         // Nobody listens any more: the offer goes on.
         let _ = self.outgoing.events.send(Event::SessionEnded { peer, outcome }).await;
         let Some(counts) = counts else { return fatal.map(|error| Err(OfferError::Session(error))) };
         self.spent.push(counts);
-        match lock(&self.offer).spend(peer) {
-            Ok(0) => Some(Ok(std::mem::take(&mut self.spent))),
-            Ok(_) => None,
-            Err(error) => Some(Err(error.into())),
+        let mut offer = lock(&self.offer);
+        if let Err(error) = offer.spend(peer) {
+            return Some(Err(error.into()));
         }
+        offer.offer().is_spent().then(|| Ok(std::mem::take(&mut self.spent)))
     }
 
     /// Forgets a session; whether it was admitted and not replaced.
@@ -183,10 +192,9 @@ pub(super) struct Judge {
 
 impl Judge {
     /// Admits the peer, or says why not, for the local user.
-    pub(super) fn admit(&self, ask: &Ask) -> Result<(), String> {
+    pub(super) fn admit(&self, ask: &Ask) -> Result<(), AdmitError> {
         let secret = Secret::from_bytes(ask.secret.0);
-        let admitted = lock(&self.offer).admit(self.peer, &secret, now_s());
-        admitted.map_err(|refusal| refusal.to_string())?;
+        lock(&self.offer).admit(self.peer, &secret, now_s())?;
         let running = (self.number, self.stop.clone());
         if let Some((_, replaced)) = lock(&self.admitted).insert(self.peer, running) {
             replaced.cancel();

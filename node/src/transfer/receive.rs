@@ -19,7 +19,7 @@ use super::{
 use crate::{
     swarm::{Connection, Inbound, Node, Stream, TransportKind},
     tree::{self, Target},
-    trust::Ticket,
+    trust::ticket::Ticket,
 };
 
 /// What to receive, and how.

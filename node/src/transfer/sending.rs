@@ -170,7 +170,7 @@ impl Sending {
             }
             Err(why) => {
                 self.feed(Input::Denied);
-                self.tell(Event::TurnedAway { peer, why }).await;
+                self.tell(Event::TurnedAway { peer, why: why.to_string() }).await;
             }
         }
     }

@@ -1,0 +1,110 @@
+//! Events as NDJSON: one object a line, each with an `event`. `docs/events.md` is the schema.
+
+use ketch::transfer::{Event, Progress, Report};
+use ketch_protocol::{
+    message::{Counts, Totals},
+    problem::Problem,
+};
+use serde_json::{Value, json};
+
+/// An event; `None` for what is no event of this interface.
+pub(super) fn event(event: &Event) -> Option<Value> {
+    Some(match event {
+        Event::Counted(totals) => with("counted", totals_of(totals)),
+        Event::Connected(route) => json!({
+            "event": "connected",
+            "peer_id": route.peer.to_string(),
+            "transport": route.transport.to_string(),
+            "address": route.address.to_string(),
+        }),
+        Event::TurnedAway { peer, why } => {
+            json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })
+        }
+        Event::Admitted { peer, estimate } => json!({
+            "event": "admitted",
+            "peer_id": peer.to_string(),
+            "estimate": estimate.as_ref().map(totals_of),
+        }),
+        Event::Consult(_) => return None,
+        Event::Progress(progress) => with("progress", progress_of(progress)),
+        Event::Problem(problem) => with("problem", problem_of(problem)),
+        Event::SessionEnded { peer, outcome } => match outcome {
+            Ok(report) => {
+                let mut done = done(report);
+                done["peer_id"] = peer.to_string().into();
+                done
+            }
+            Err(error) => json!({
+                "event": "session_ended",
+                "peer_id": peer.to_string(),
+                "error": error.to_string(),
+            }),
+        },
+    })
+}
+
+/// The end of a session that came to its end.
+pub(super) fn done(report: &Report) -> Value {
+    let mut done = with("done", counts_of(&report.counts));
+    done["moved_bytes"] = report.moved_bytes.into();
+    done["resumed_bytes"] = report.resumed_bytes.into();
+    done["ready_s"] = report.ready.as_secs_f64().into();
+    done["durable_s"] = report.durable.as_secs_f64().into();
+    done
+}
+
+/// A ticket that was made or reopened.
+pub(super) fn offered(ticket: &str, reopened: bool, addresses: &[String], expires_s: Option<u64>) -> Value {
+    json!({
+        "event": "offered",
+        "ticket": ticket,
+        "reopened": reopened,
+        "addresses": addresses,
+        "expires_s": expires_s,
+    })
+}
+
+/// The error that ends the command.
+pub(super) fn error(chain: &str, exit_code: u8) -> Value {
+    json!({ "event": "error", "error": chain, "exit_code": exit_code })
+}
+
+fn with(event: &str, mut fields: Value) -> Value {
+    fields["event"] = event.into();
+    fields
+}
+
+fn totals_of(totals: &Totals) -> Value {
+    json!({ "entries": totals.entries, "bytes": totals.bytes, "problems": totals.problems })
+}
+
+fn counts_of(counts: &Counts) -> Value {
+    let Counts { listed, sent, kept, skipped, failed } = *counts;
+    json!({ "listed": listed, "sent": sent, "kept": kept, "skipped": skipped, "failed": failed })
+}
+
+fn progress_of(progress: &Progress) -> Value {
+    let mut fields = counts_of(&progress.counts);
+    fields["entries_listed"] = progress.listed.entries.into();
+    fields["bytes_listed"] = progress.listed.bytes.into();
+    fields["list_complete"] = progress.list_complete.into();
+    fields["moved_bytes"] = progress.moved_bytes.into();
+    fields["resumed_bytes"] = progress.resumed_bytes.into();
+    fields
+}
+
+/// `path` is escaped for reading; `path_bytes` holds the exact bytes where they are not UTF-8 or were
+/// escaped.
+fn problem_of(problem: &Problem) -> Value {
+    let shown = problem.path.to_string();
+    let mut fields = json!({
+        "path": shown,
+        "cause": format!("{:?}", problem.cause).to_lowercase(),
+        "detail": problem.detail,
+        "skipped": problem.cause.is_skip(),
+    });
+    if shown.as_bytes() != problem.path.as_bytes() {
+        fields["path_bytes"] = problem.path.as_bytes().into();
+    }
+    fields
+}

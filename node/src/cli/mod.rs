@@ -1,0 +1,122 @@
+//! The command line: arguments in, one checked request for the library, events out, an exit code.
+
+mod args;
+mod consent;
+mod demo;
+mod exit;
+mod format;
+mod id;
+mod json;
+mod output;
+mod ping;
+mod receive;
+mod send;
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use ketch::{identity, state::StateFolder, swarm::Keypair};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+
+use args::{Arguments, Command};
+use exit::Exit;
+
+/// Threads that may block on files at once: the streams of some sessions, with their planners and scans.
+const BLOCKING_THREADS: usize = 64;
+
+/// Runs the command line of this process.
+pub(crate) fn main() -> ExitCode {
+    // Prints usage errors itself and exits with 2.
+    let arguments = Arguments::parse();
+    let json = arguments.command.wants_json();
+    let done = start(arguments);
+    let exit = done.unwrap_or_else(|error| {
+        output::print_error(&error, json);
+        Exit::of(&error)
+    });
+    // What is printed last must not be lost in a pipe; a reader that has gone is no reason to fail.
+    let _ = std::io::stdout().flush();
+    exit.into()
+}
+
+fn start(arguments: Arguments) -> anyhow::Result<Exit> {
+    log_to_stderr();
+    let runtime = runtime()?;
+    let exit = runtime.block_on(run(arguments));
+    // Blocking work of a session that was given up may still be in a system call; nothing waits for it.
+    runtime.shutdown_background();
+    exit
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    let state = || locate_state(arguments.state.clone());
+    match arguments.command {
+        Command::Send(command) => send::run(command, &state()?).await,
+        Command::Receive(command) => receive::run(command, &state()?).await,
+        Command::Id(command) => id::run(&command, &state()?).await,
+        Command::Ping(command) => ping::run(command, &state()?).await,
+        Command::Demo(command) => demo::run(command).await,
+    }
+}
+
+impl Command {
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::Send(command) => command.json,
+            Self::Receive(command) => command.json,
+            Self::Id(command) => command.json,
+            Self::Ping(command) => command.json,
+            Self::Demo(_) => false,
+        }
+    }
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .context("starting the runtime")
+}
+
+fn locate_state(explicit: Option<PathBuf>) -> anyhow::Result<StateFolder> {
+    Ok(StateFolder::locate(explicit, |name| std::env::var_os(name))?)
+}
+
+fn load_identity(state: &StateFolder) -> anyhow::Result<Keypair> {
+    Ok(identity::load_or_create(state)?)
+}
+
+/// Cancelled by the first Ctrl-C or SIGTERM; the second one ends the process at once.
+fn stop_on_signal() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("listening for signals")?;
+    let cancel = stop.clone();
+    tokio::spawn(async move {
+        for _ in 0..2 {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if cancel.is_cancelled() {
+                std::process::exit(i32::from(Exit::Interrupted.code()));
+            }
+            cancel.cancel();
+        }
+    });
+    Ok(stop)
+}
+
+/// `KETCH_LOG=debug` shows what libraries have to say.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("KETCH_LOG");
+    if let Ok(filter) = filter {
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    }
+}

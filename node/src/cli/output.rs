@@ -1,0 +1,288 @@
+//! What a person or a script sees of a transfer: a live line on a terminal, plain lines elsewhere, NDJSON
+//! on request. Results go to standard output, everything else to standard error.
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ketch::{
+    swarm::TransportKind,
+    transfer::{Event, Progress, Report},
+};
+use ketch_protocol::{
+    message::{Counts, Totals},
+    session::SessionError,
+};
+use serde_json::Value;
+
+use super::{exit, format, json};
+
+/// Seconds between lines of progress where nobody watches: a log should not drown in them.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Which side of a session speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Sender,
+    Receiver,
+}
+
+/// Renders events.
+#[derive(Debug)]
+pub(crate) struct Output {
+    side: Side,
+    form: Form,
+    /// Speed is measured over what crossed since the session was admitted.
+    admitted: Option<Instant>,
+    transport: Option<TransportKind>,
+    estimate: Option<Totals>,
+}
+
+#[derive(Debug)]
+enum Form {
+    Json,
+    Terminal(ProgressBar),
+    Lines { last: Instant },
+}
+
+impl Output {
+    pub(crate) fn new(side: Side, json: bool) -> Self {
+        let form = if json {
+            Form::Json
+        } else if io::stderr().is_terminal() {
+            Form::Terminal(ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()))
+        } else {
+            Form::Lines { last: Instant::now() }
+        };
+        Self { side, form, admitted: None, transport: None, estimate: None }
+    }
+
+    /// Shows an event; consent is not asked here.
+    pub(crate) fn show(&mut self, event: &Event) {
+        if matches!(self.form, Form::Json) {
+            json::event(event).as_ref().map_or((), print_json);
+        }
+        match event {
+            Event::Connected(route) => {
+                self.transport = Some(route.transport);
+                self.say(&format!("connected to {} over {} at {}", route.peer, route.transport, route.address));
+            }
+            Event::Counted(totals) => {
+                self.estimate = Some(*totals);
+                if self.side == Side::Sender {
+                    self.say(&format!("offering {}", of_totals(totals)));
+                }
+            }
+            Event::Admitted { peer, estimate } => {
+                self.estimate = estimate.or(self.estimate);
+                self.admitted = Some(Instant::now());
+                if self.side == Side::Sender {
+                    self.say(&format!("{peer} has the ticket, sending"));
+                }
+                self.start_bar();
+            }
+            Event::TurnedAway { peer, why } => self.say(&format!("turned away {peer}: {why}")),
+            Event::Problem(problem) => self.say(&problem.to_string()),
+            Event::Progress(progress) => self.progress(progress),
+            Event::Consult(_) => {}
+            Event::SessionEnded { peer, outcome } => self.session_ended(&peer.to_string(), outcome),
+        }
+    }
+
+    /// Says something beside the results.
+    pub(crate) fn say(&self, line: &str) {
+        match &self.form {
+            Form::Json => {}
+            Form::Terminal(bar) => bar.suspend(|| print_line(line)),
+            Form::Lines { .. } => print_line(line),
+        }
+    }
+
+    /// Prints the result of a session.
+    pub(crate) fn summary(&self, report: &Report) {
+        self.clear();
+        match &self.form {
+            Form::Json => print_json(&json::done(report)),
+            Form::Terminal(_) | Form::Lines { .. } => print_result(&summary_line(self.side, report)),
+        }
+    }
+
+    /// Takes the live line off the screen.
+    pub(crate) fn clear(&self) {
+        if let Form::Terminal(bar) = &self.form {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn session_ended(&mut self, peer: &str, outcome: &Result<Report, SessionError>) {
+        self.clear();
+        match outcome {
+            Ok(report) => {
+                if !matches!(self.form, Form::Json) {
+                    print_result(&summary_line(self.side, report));
+                }
+            }
+            Err(error) => self.say(&format!("the session with {peer} ended: {error}")),
+        }
+        self.admitted = None;
+    }
+
+    fn start_bar(&mut self) {
+        if let Form::Terminal(bar) = &mut self.form {
+            let style = ProgressStyle::with_template("{spinner} {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+            *bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
+            bar.enable_steady_tick(Duration::from_millis(100));
+        }
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        let Some(admitted) = self.admitted else { return };
+        let line = progress_line(progress, self.estimate, admitted.elapsed(), self.transport);
+        match &mut self.form {
+            Form::Json => {}
+            Form::Terminal(bar) => bar.set_message(line),
+            Form::Lines { last } => {
+                if last.elapsed() >= LINE_INTERVAL {
+                    *last = Instant::now();
+                    print_line(&line);
+                }
+            }
+        }
+    }
+}
+
+/// `offering 1,234 entries, 52.1 MB`.
+pub(crate) fn of_totals(totals: &Totals) -> String {
+    format!("{}, {}", format::entries(totals.entries), format::bytes(totals.bytes))
+}
+
+/// Rate, files, bytes, time left and the way, for instance
+/// `1,024 of 65,536 entries, 4.2 MB of 268.4 MB, 145.2 MB/s, 1.8 s left, tcp`.
+fn progress_line(
+    progress: &Progress,
+    estimate: Option<Totals>,
+    elapsed: Duration,
+    transport: Option<TransportKind>,
+) -> String {
+    let settled = progress.counts.sent + progress.counts.kept + progress.counts.skipped + progress.counts.failed;
+    let known = if progress.list_complete { Some(progress.listed) } else { estimate };
+    let moved = progress.moved_bytes + progress.resumed_bytes;
+    let mut parts = Vec::new();
+    match known {
+        Some(all) => {
+            parts.push(format!("{} of {}", format::count(settled), format::entries((all.entries + all.problems).max(settled))));
+            parts.push(format!("{} of {}", format::bytes(moved.min(all.bytes)), format::bytes(all.bytes)));
+        }
+        None => {
+            parts.push(format!("{} of {} so far", format::count(settled), format::entries(progress.listed.entries)));
+            parts.push(format::bytes(moved));
+        }
+    }
+    parts.push(format::rate(progress.moved_bytes, elapsed));
+    if let Some(left) = known.and_then(|all| time_left(progress, all, elapsed)) {
+        parts.push(format!("{} left", format::duration(left)));
+    }
+    parts.extend(transport.map(|transport| transport.to_string()));
+    parts.join(", ")
+}
+
+fn time_left(progress: &Progress, all: Totals, elapsed: Duration) -> Option<Duration> {
+    let left = all.bytes.checked_sub(progress.moved_bytes + progress.resumed_bytes)?;
+    if progress.moved_bytes == 0 || elapsed < Duration::from_millis(500) {
+        return None;
+    }
+    Some(elapsed.mul_f64(left as f64 / progress.moved_bytes as f64))
+}
+
+fn summary_line(side: Side, report: &Report) -> String {
+    let Counts { listed, sent, kept, skipped, failed } = report.counts;
+    let verb = match side {
+        Side::Sender => "sent",
+        Side::Receiver => "stored",
+    };
+    let mut line = format!("{verb} {} of {}", format::count(sent), format::entries(listed));
+    for (number, what) in [(kept, "kept"), (skipped, "skipped"), (failed, "failed")] {
+        if number > 0 {
+            line.push_str(&format!(", {} {what}", format::count(number)));
+        }
+    }
+    let rate = format::rate(report.moved_bytes, report.ready);
+    line.push_str(&format!(
+        ": {} in {} ({rate}), durable after {}",
+        format::bytes(report.moved_bytes),
+        format::duration(report.ready),
+        format::duration(report.durable),
+    ));
+    line
+}
+
+/// Prints an error, what led to it, and at most one hint.
+pub(crate) fn print_error(error: &anyhow::Error, as_json: bool) {
+    let chain = error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    if as_json {
+        print_json(&json::error(&chain, super::exit::Exit::of(error).code()));
+    }
+    print_line(&format!("error: {chain}"));
+    if let Some(hint) = exit::hint(error) {
+        print_line(&format!("hint: {hint}"));
+    }
+}
+
+/// A line on standard output: a result.
+pub(crate) fn print_result(line: &str) {
+    // A reader that has gone away does not undo what was done.
+    let _ = writeln!(io::stdout().lock(), "{line}");
+}
+
+/// A line on standard error: everything else.
+pub(crate) fn print_line(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+pub(crate) fn print_json(value: &Value) {
+    let mut stdout = io::stdout().lock();
+    let _ = writeln!(stdout, "{value}");
+    let _ = stdout.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(moved_bytes: u64, list_complete: bool) -> Progress {
+        Progress {
+            listed: Totals { entries: 10, bytes: 2000, problems: 0 },
+            list_complete,
+            counts: Counts { sent: 3, kept: 1, ..Counts::default() },
+            moved_bytes,
+            resumed_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn progress_counts_against_the_whole_once_it_is_known() {
+        let second = Duration::from_secs(1);
+        let line = progress_line(&progress(1000, true), None, second, Some(TransportKind::Tcp));
+        assert_eq!(line, "4 of 10 entries, 1.0 kB of 2.0 kB, 1.0 kB/s, 1.000 s left, tcp");
+        let open = progress_line(&progress(1000, false), None, second, None);
+        assert_eq!(open, "4 of 10 entries so far, 1.0 kB, 1.0 kB/s");
+    }
+
+    #[test]
+    fn progress_never_shows_more_than_the_whole() {
+        let line = progress_line(&progress(5000, true), None, Duration::from_secs(1), None);
+        assert_eq!(line, "4 of 10 entries, 2.0 kB of 2.0 kB, 5.0 kB/s");
+    }
+
+    #[test]
+    fn a_summary_names_what_was_not_stored() {
+        let counts = Counts { listed: 5, sent: 2, kept: 1, skipped: 1, failed: 1 };
+        let (ready, durable) = (Duration::from_secs(1), Duration::from_secs(2));
+        let report = Report { counts, moved_bytes: 1000, resumed_bytes: 0, ready, durable };
+        let expected = "stored 2 of 5 entries, 1 kept, 1 skipped, 1 failed: \
+                        1.0 kB in 1.000 s (1.0 kB/s), durable after 2.000 s";
+        assert_eq!(summary_line(Side::Receiver, &report), expected);
+    }
+}

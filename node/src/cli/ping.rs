@@ -1,0 +1,55 @@
+//! `ketch ping`.
+
+use ketch::{
+    state::StateFolder,
+    swarm::{Multiaddr, Node, NodeOptions, PeerId, PingReport, multiaddr::Protocol},
+};
+use ketch_protocol::path::escape;
+use serde_json::json;
+
+use super::{
+    args,
+    exit::{Exit, Usage},
+    load_identity,
+    output::{print_json, print_result},
+};
+
+pub(super) async fn run(command: args::Ping, state: &StateFolder) -> anyhow::Result<Exit> {
+    let (peer, address) = split(command.address)?;
+    let (node, _inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
+    let connection = node.dial(peer, vec![address]).await?;
+    let report = node.ping(&connection, command.count).await?;
+    node.shutdown().await;
+    print(&peer, &report, command.json);
+    Ok(Exit::Stored)
+}
+
+/// The PeerId at the end of an address, and the address without it.
+fn split(mut address: Multiaddr) -> Result<(PeerId, Multiaddr), Usage> {
+    match address.pop() {
+        Some(Protocol::P2p(peer)) => Ok((peer, address)),
+        Some(_) | None => Err(Usage {
+            message: "the address does not say whom to expect: it must end in /p2p/PEERID".into(),
+            hint: Some("`ketch id` prints the PeerId of a node"),
+        }),
+    }
+}
+
+fn print(peer: &PeerId, report: &PingReport, as_json: bool) {
+    let agent = report.agent.as_deref().map(|agent| escape(agent.as_bytes()).to_string());
+    if as_json {
+        print_json(&json!({
+            "peer_id": peer.to_string(),
+            "address": report.address.to_string(),
+            "transport": report.transport.to_string(),
+            "agent": agent,
+            "rtt_ms": report.rtts.iter().map(|rtt| rtt.as_secs_f64() * 1e3).collect::<Vec<_>>(),
+        }));
+        return;
+    }
+    let agent = agent.as_deref().unwrap_or("(it did not say what it is)");
+    print_result(&format!("{peer} over {} at {}: {agent}", report.transport, report.address));
+    for rtt in &report.rtts {
+        print_result(&format!("round trip {:.3} ms", rtt.as_secs_f64() * 1e3));
+    }
+}

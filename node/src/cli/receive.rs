@@ -1,0 +1,86 @@
+//! `ketch receive`.
+
+use std::io::{self, IsTerminal as _, Read as _};
+
+use anyhow::Context as _;
+use ketch::{
+    state::StateFolder,
+    swarm::{Node, NodeOptions},
+    transfer::{self, Event, ReceiveError, ReceiveRequest},
+    tree,
+    trust::ticket::Ticket,
+};
+use ketch_protocol::message::Consent;
+use tokio::sync::mpsc;
+
+use super::{
+    args, consent,
+    exit::{Exit, Usage},
+    format, load_identity,
+    output::{Output, Side},
+    send::{EVENTS, show_while},
+    stop_on_signal,
+};
+
+/// No ticket is longer, in bytes; a file that is, is something else.
+const TICKET_FILE_BYTES: u64 = 16 * 1024;
+
+pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::Result<Exit> {
+    let ticket = read_ticket(&command.ticket)?;
+    let stop = stop_on_signal()?;
+    let (node, mut inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
+    let (events, mut shown) = mpsc::channel(EVENTS);
+    let mut output = Output::new(Side::Receiver, command.json);
+    let request = request(&command, ticket);
+    let receiving = transfer::receive(&node, &mut inbound, request, &events, &stop);
+    let ended = show_while(receiving, &mut shown, |event| match event {
+        Event::Consult(consultation) => consent::ask(&mut output, consultation),
+        other => output.show(&other),
+    })
+    .await;
+    output.clear();
+    if let Err(ReceiveError::Session { unfinished, .. }) = &ended
+        && unfinished.files > 0
+    {
+        let kept = format::bytes(unfinished.bytes);
+        output.say(&format!("{kept} of unfinished large files are kept for the next try"));
+    }
+    node.shutdown().await;
+    let report = ended?;
+    output.summary(&report);
+    Ok(Exit::of_counts(&report.counts))
+}
+
+fn request(command: &args::Receive, ticket: Ticket) -> ReceiveRequest {
+    let ask = !command.yes && !command.json && io::stdin().is_terminal() && io::stderr().is_terminal();
+    ReceiveRequest {
+        ticket,
+        destination: command.destination.clone(),
+        options: tree::Options { overwrite: command.overwrite, durability: command.durability.into() },
+        transport: command.transport,
+        consent: if ask { Consent::Pending } else { Consent::Given },
+    }
+}
+
+/// The ticket itself, from a file, or from standard input, where no other user sees it.
+fn read_ticket(argument: &str) -> anyhow::Result<Ticket> {
+    let text = match argument.strip_prefix('@') {
+        Some(file) => {
+            let opened = std::fs::File::open(file).with_context(|| format!("reading the ticket from {file}"))?;
+            read_bounded(opened).with_context(|| format!("reading the ticket from {file}"))?
+        }
+        None if argument == "-" => read_bounded(io::stdin().lock()).context("reading the ticket")?,
+        None => argument.to_owned(),
+    };
+    let parsed: Result<Ticket, _> = text.parse();
+    parsed.map_err(|error| {
+        let hint = Some("copy the whole line that `ketch send` printed, or use @FILE or -");
+        Usage { message: error.to_string(), hint }.into()
+    })
+}
+
+fn read_bounded(reader: impl io::Read) -> io::Result<String> {
+    let mut text = String::new();
+    reader.take(TICKET_FILE_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,264 @@
+//! `ketch send`.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, IsTerminal as _, Write as _},
+    num::NonZeroU32,
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Context as _;
+use ketch::{
+    state::StateFolder,
+    swarm::{Inbound, Keypair, Multiaddr, Node, NodeOptions, TransportKind, multiaddr::Protocol},
+    transfer::{self, Event},
+    tree::{Source, SourceError},
+    trust::{
+        lifetime::Lifetime,
+        offers::{HeldOffer, OfferRequest, Offers},
+        qr,
+        ticket::Ticket,
+    },
+};
+use ketch_protocol::message::Counts;
+use tokio::sync::mpsc;
+
+use super::{
+    args,
+    exit::{Exit, Usage},
+    json, load_identity,
+    output::{Output, Side, print_json, print_line, print_result},
+    stop_on_signal,
+};
+
+/// Events that wait to be shown.
+pub(super) const EVENTS: usize = 256;
+
+pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Result<Exit> {
+    let source = open_source(&command)?;
+    let stop = stop_on_signal()?;
+    let mut opened = open_offer(&command, state)?;
+    let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer).await?;
+    let addresses = addresses_to_share(node.listen_addresses());
+    opened.offer.remember_addresses(node.listen_addresses())?;
+    let ticket = opened.offer.offer().ticket(node.peer(), addresses);
+    announce(&command, &ticket, opened.reopened)?;
+
+    let (events, mut shown) = mpsc::channel(EVENTS);
+    let mut output = Output::new(Side::Sender, command.json);
+    let request =
+        transfer::OfferRequest { offer: opened.offer, source, layout: command.layout.into() };
+    let offering = transfer::offer(&mut inbound, request, &events, &stop);
+    let ended = show_while(offering, &mut shown, |event| output.show(&event)).await;
+    output.clear();
+    node.shutdown().await;
+    Ok(exit_of(&ended?))
+}
+
+/// The worst of all sessions: whoever looks at one code wants to know whether all have everything.
+fn exit_of(accounts: &[Counts]) -> Exit {
+    let incomplete = accounts.iter().find(|counts| !counts.is_complete());
+    incomplete.map_or(Exit::Stored, Exit::of_counts)
+}
+
+/// Runs `work` and shows its events, those that are left at its end too.
+pub(super) async fn show_while<T>(
+    work: impl Future<Output = T>,
+    events: &mut mpsc::Receiver<Event>,
+    mut show: impl FnMut(Event),
+) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            Some(event) = events.recv() => show(event),
+            done = &mut work => {
+                while let Ok(event) = events.try_recv() {
+                    show(event);
+                }
+                return done;
+            }
+        }
+    }
+}
+
+fn open_source(command: &args::Send) -> anyhow::Result<Source> {
+    Source::open(&command.paths).map_err(|error| match error {
+        SourceError::SameName { .. } => Usage {
+            message: error.to_string(),
+            hint: Some("send them one after the other, or rename one"),
+        }
+        .into(),
+        other => other.into(),
+    })
+}
+
+fn open_offer(command: &args::Send, state: &StateFolder) -> anyhow::Result<ketch::trust::offers::Opened> {
+    let request = OfferRequest {
+        paths: command.paths.clone(),
+        only_for: command.to,
+        uses: command.uses.and_then(NonZeroU32::new),
+        lifetime: command.expires,
+        replace: command.new,
+    };
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let opened = Offers::open(state.path())?.reopen_or_create(&request, now_s)?;
+    for warning in &opened.warnings {
+        print_line(&format!("warning: {warning}"));
+    }
+    Ok(opened)
+}
+
+/// Listens where it was asked, else where the offer listened before, else everywhere.
+async fn listen(
+    command: &args::Send,
+    identity: Keypair,
+    offer: &HeldOffer,
+) -> anyhow::Result<(Node, Inbound)> {
+    let fits = |address: &Multiaddr| {
+        command.transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted))
+    };
+    if let Some(other) = command.listen.iter().find(|address| !fits(address)) {
+        let message = format!("--listen {other} is no address of the transport that --transport asks for");
+        return Err(Usage { message, hint: None }.into());
+    }
+    if !command.listen.is_empty() {
+        let options = NodeOptions { listen: command.listen.clone(), ..NodeOptions::default() };
+        return Ok(Node::start(identity, options).await?);
+    }
+    let before: Vec<_> = everywhere(offer.offer().addresses()).into_iter().filter(fits).collect();
+    if !before.is_empty() {
+        let options = NodeOptions { listen_where_possible: before, ..NodeOptions::default() };
+        let (node, inbound) = Node::start(identity.clone(), options).await?;
+        if !node.listen_addresses().is_empty() {
+            return Ok((node, inbound));
+        }
+        print_line("warning: the ports of this ticket are taken, so it is printed anew with others");
+    }
+    let options = NodeOptions {
+        listen_where_possible: default_addresses(command.transport),
+        ..NodeOptions::default()
+    };
+    let (node, inbound) = Node::start(identity, options).await?;
+    anyhow::ensure!(!node.listen_addresses().is_empty(), "no address of this machine can be listened on");
+    Ok((node, inbound))
+}
+
+/// Any port on every interface, IPv4 and IPv6.
+pub(super) fn default_addresses(transport: Option<TransportKind>) -> Vec<Multiaddr> {
+    let all = [
+        "/ip4/0.0.0.0/udp/0/quic-v1",
+        "/ip4/0.0.0.0/tcp/0",
+        "/ip6/::/udp/0/quic-v1",
+        "/ip6/::/tcp/0",
+    ];
+    all.iter()
+        .filter_map(|address| address.parse().ok())
+        .filter(|address| transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted)))
+        .collect()
+}
+
+/// The ports of addresses that an offer had, one for each transport and family. The interfaces may have
+/// changed since; those of an offer that was bound to the loopback alone stay there.
+fn everywhere(addresses: &[Multiaddr]) -> Vec<Multiaddr> {
+    if addresses.iter().all(is_loopback) {
+        return addresses.to_vec();
+    }
+    let mut all: Vec<Multiaddr> = addresses
+        .iter()
+        .map(|address| {
+            address
+                .iter()
+                .map(|part| match part {
+                    Protocol::Ip4(_) => Protocol::Ip4(std::net::Ipv4Addr::UNSPECIFIED),
+                    Protocol::Ip6(_) => Protocol::Ip6(std::net::Ipv6Addr::UNSPECIFIED),
+                    other => other,
+                })
+                .collect()
+        })
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Addresses worth a place in a ticket: without the loopback, unless there is nothing else.
+fn addresses_to_share(addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
+    let (loopback, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_loopback);
+    if others.is_empty() { loopback } else { others }
+}
+
+fn is_loopback(address: &Multiaddr) -> bool {
+    address.iter().any(|part| match part {
+        Protocol::Ip4(ip) => ip.is_loopback(),
+        Protocol::Ip6(ip) => ip.is_loopback(),
+        _ => false,
+    })
+}
+
+fn announce(command: &args::Send, ticket: &Ticket, reopened: bool) -> anyhow::Result<()> {
+    let line = ticket.to_string();
+    if let Some(file) = &command.ticket_file {
+        write_ticket(file, &line).with_context(|| format!("writing the ticket to {}", file.display()))?;
+    }
+    if command.json {
+        let addresses: Vec<_> = ticket.addresses().iter().map(ToString::to_string).collect();
+        print_json(&json::offered(&line, reopened, &addresses, ticket.expires_s()));
+        return Ok(());
+    }
+    if io::stderr().is_terminal() {
+        draw_code(ticket);
+    }
+    let state = if reopened { "the same ticket as before" } else { "the ticket" };
+    print_line(&format!("{state}; on the other machine: ketch receive TICKET"));
+    print_result(&line);
+    io::stdout().flush().context("printing the ticket")
+}
+
+fn draw_code(ticket: &Ticket) {
+    let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    if let Some(drawing) = qr::draw(&ticket.to_capitals()).filter(|drawing| drawing.columns <= columns) {
+        print_line(drawing.text.trim_end());
+    }
+}
+
+/// Writes beside and renames, so that a reader never finds half a ticket and no other user can read it.
+fn write_ticket(file: &Path, line: &str) -> io::Result<()> {
+    let mut aside = file.as_os_str().to_owned();
+    aside.push(format!(".{}", std::process::id()));
+    let mut written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
+    let renamed = writeln!(written, "{line}").and_then(|()| fs::rename(&aside, file));
+    if renamed.is_err() {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&aside);
+    }
+    renamed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(list: &[&str]) -> Vec<Multiaddr> {
+        list.iter().map(|address| address.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_ticket_has_the_loopback_only_when_there_is_nothing_else() {
+        let both = addresses(&["/ip4/127.0.0.1/tcp/1", "/ip4/10.0.0.1/tcp/1", "/ip6/::1/tcp/1"]);
+        assert_eq!(addresses_to_share(both), addresses(&["/ip4/10.0.0.1/tcp/1"]));
+        let alone = addresses(&["/ip4/127.0.0.1/tcp/1"]);
+        assert_eq!(addresses_to_share(alone.clone()), alone);
+    }
+
+    #[test]
+    fn a_reopened_offer_asks_for_its_ports_on_every_interface() {
+        let before = addresses(&["/ip4/127.0.0.1/tcp/7", "/ip4/10.0.0.1/tcp/7", "/ip4/10.0.0.1/udp/8/quic-v1"]);
+        let after = addresses(&["/ip4/0.0.0.0/tcp/7", "/ip4/0.0.0.0/udp/8/quic-v1"]);
+        assert_eq!(everywhere(&before), after);
+        let loopback = addresses(&["/ip4/127.0.0.1/tcp/7"]);
+        assert_eq!(everywhere(&loopback), loopback);
+    }
+}

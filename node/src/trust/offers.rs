@@ -1,0 +1,623 @@
+//! [`Offers`]: the offers of this node on disk, so that `send` run again keeps its ticket.
+//!
+//! One JSON file an offer in `<state>/offers/`, readable by its owner alone. A running `send` holds its offer:
+//! the file is locked (flock) and every change is on disk before the call that made it returns. A file is
+//! replaced by rename; the new one is locked before it takes the name, and whoever locks a file looks
+//! whether the name still means that file, so there is always exactly one holder.
+
+use std::{
+    ffi::OsString,
+    fmt,
+    fs::{self, DirBuilder, File, Permissions, TryLockError},
+    io::{self, Read as _, Write as _},
+    num::NonZeroU32,
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    },
+    path::{Path, PathBuf},
+};
+
+use data_encoding::HEXLOWER;
+use ketch_protocol::path::escape;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Multiaddr, PeerId,
+    lifetime::Lifetime,
+    offer::{Offer, Refusal},
+    secret::Secret,
+};
+
+/// Uses of an offer for which none are asked: a ticket is for one peer.
+const DEFAULT_USES: NonZeroU32 = NonZeroU32::MIN;
+
+/// The folder of all offers of one node.
+#[derive(Debug)]
+pub struct Offers {
+    folder: PathBuf,
+}
+
+/// What `send` asks for.
+#[derive(Debug, Clone)]
+pub struct OfferRequest {
+    /// What to offer, as given on the command line; relative to the current folder.
+    pub paths: Vec<PathBuf>,
+    /// The only peer that may come, if one is named.
+    pub only_for: Option<PeerId>,
+    /// How many peers may fetch it; `None` keeps what a reopened offer has left, or is one use.
+    pub uses: Option<NonZeroU32>,
+    /// How long it stands; `None` keeps the time of a reopened offer, or is [`Lifetime::DEFAULT`].
+    pub lifetime: Option<Lifetime>,
+    /// Withdraws an offer of the same paths that nobody holds, and makes another.
+    pub replace: bool,
+}
+
+/// An offer and how it was come by.
+#[derive(Debug)]
+pub struct Opened {
+    /// The offer.
+    pub offer: HeldOffer,
+    /// Whether it existed before, with a ticket that is known to someone.
+    pub reopened: bool,
+    /// What else was found in the folder and a person should hear of.
+    pub warnings: Vec<Damaged>,
+}
+
+/// An offer that could not be read and was moved aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// Where it is now.
+    pub moved_to: PathBuf,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = escape(self.moved_to.as_os_str().as_bytes());
+        write!(f, "a stored offer is damaged ({}), its ticket is void; it was moved to {place}", self.why)
+    }
+}
+
+/// What went wrong with the stored offers.
+#[derive(Debug, thiserror::Error)]
+pub enum OffersError {
+    /// A file or folder.
+    #[error("cannot {action} {}", escape(.path.as_os_str().as_bytes()))]
+    Io {
+        /// What was being done, as a verb.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What came.
+        source: io::Error,
+    },
+    /// Nothing to offer.
+    #[error("there is nothing to offer: no path was given")]
+    NoPath,
+    /// The operating system gave no random bytes.
+    #[error("cannot make a secret")]
+    Random(#[source] getrandom::Error),
+}
+
+/// Why a hello was not admitted.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmitError {
+    /// The peer may not; tell it [`Refusal::reason`].
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The peer may, but its reservation could not be stored.
+    #[error(transparent)]
+    Store(#[from] OffersError),
+}
+
+impl Offers {
+    /// Opens the folder in the state folder `state`, which exists; makes it if it is missing.
+    pub fn open(state: &Path) -> Result<Self, OffersError> {
+        let folder = state.join("offers");
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            Ok(()) | Err(_) => fs::set_permissions(&folder, Permissions::from_mode(0o700)),
+        }
+        .map_err(failed("make", &folder))?;
+        Ok(Self { folder })
+    }
+
+    /// Reopens the offer of the same paths to the same peer, or makes one.
+    ///
+    /// An offer that another `send` holds is left alone. Expired and spent offers are removed on the way,
+    /// damaged ones moved aside. `now_s` is the Unix time in seconds.
+    pub fn reopen_or_create(&self, request: &OfferRequest, now_s: u64) -> Result<Opened, OffersError> {
+        let paths = identify_all(&request.paths)?;
+        let mut warnings = Vec::new();
+        let mut found = None;
+        for file in self.files()? {
+            match HeldOffer::take(file)? {
+                Taken::Held(held) if held.offer.is_spent() || held.offer.is_expired(now_s) => {
+                    held.remove()?
+                }
+                Taken::Held(held) if !held.offer.is_for(&paths, request.only_for) => {}
+                Taken::Held(held) if request.replace => held.remove()?,
+                Taken::Held(held) => {
+                    found.get_or_insert(held);
+                }
+                Taken::Damaged(damaged) => warnings.push(damaged),
+                Taken::Unavailable => {}
+            }
+        }
+        let reopened = found.is_some();
+        let offer = match found {
+            Some(held) => held.renewed(request, now_s)?,
+            None => self.create(paths, request, now_s)?,
+        };
+        Ok(Opened { offer, reopened, warnings })
+    }
+
+    /// Every offer's file, in a fixed order.
+    fn files(&self) -> Result<Vec<PathBuf>, OffersError> {
+        let read = || -> io::Result<Vec<PathBuf>> {
+            fs::read_dir(&self.folder)?.map(|entry| Ok(entry?.path())).collect()
+        };
+        let mut files = read().map_err(failed("list", &self.folder))?;
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+        files.sort();
+        Ok(files)
+    }
+
+    fn create(
+        &self,
+        paths: Vec<PathBuf>,
+        request: &OfferRequest,
+        now_s: u64,
+    ) -> Result<HeldOffer, OffersError> {
+        let expires_s = request.lifetime.unwrap_or(Lifetime::DEFAULT).expires_s(now_s);
+        let uses = request.uses.unwrap_or(DEFAULT_USES);
+        let secret = Secret::random().map_err(OffersError::Random)?;
+        let mut id = [0; 8];
+        getrandom::fill(&mut id).map_err(OffersError::Random)?;
+        let path = self.folder.join(format!("{}.json", HEXLOWER.encode(&id)));
+        let offer = Offer::new(paths, request.only_for, secret, uses, expires_s);
+        let file = store(&offer, &path)?;
+        Ok(HeldOffer { offer, path, file })
+    }
+}
+
+/// An offer that this process alone may change; others find it unavailable until it is dropped.
+#[derive(Debug)]
+pub struct HeldOffer {
+    offer: Offer,
+    path: PathBuf,
+    /// Holds the lock.
+    file: File,
+}
+
+enum Taken {
+    Held(HeldOffer),
+    Damaged(Damaged),
+    /// Held by another process, or gone since the folder was listed.
+    Unavailable,
+}
+
+impl HeldOffer {
+    /// The offer as it is on disk.
+    pub fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    /// Admits `peer` and stores its reservation: [`Offer::admit`].
+    pub fn admit(&mut self, peer: PeerId, secret: &Secret, now_s: u64) -> Result<(), AdmitError> {
+        let mut next = self.offer.clone();
+        next.admit(peer, secret, now_s)?;
+        Ok(self.replace(next)?)
+    }
+
+    /// Takes back the reservation of a peer that declined: [`Offer::release`].
+    pub fn release(&mut self, peer: PeerId) -> Result<(), OffersError> {
+        let mut next = self.offer.clone();
+        next.release(peer);
+        self.replace(next)
+    }
+
+    /// Spends the use of a peer that is done: [`Offer::spend`].
+    pub fn spend(&mut self, peer: PeerId) -> Result<(), OffersError> {
+        let mut next = self.offer.clone();
+        next.spend(peer);
+        self.replace(next)
+    }
+
+    /// Notes where the offer listens, so that it can ask for the same ports when it is reopened.
+    pub fn remember_addresses(&mut self, addresses: Vec<Multiaddr>) -> Result<(), OffersError> {
+        self.replace(Offer { addresses, ..self.offer.clone() })
+    }
+
+    /// Withdraws the offer: its ticket is void from now on. A spent offer is best removed like this.
+    pub fn remove(self) -> Result<(), OffersError> {
+        fs::remove_file(&self.path).map_err(failed("remove", &self.path))
+    }
+
+    fn renewed(mut self, request: &OfferRequest, now_s: u64) -> Result<Self, OffersError> {
+        let mut next = self.offer.clone();
+        next.renew(request.uses, request.lifetime.map(|lifetime| lifetime.expires_s(now_s)));
+        self.replace(next)?;
+        Ok(self)
+    }
+
+    /// Stores `next` before it counts.
+    fn replace(&mut self, next: Offer) -> Result<(), OffersError> {
+        if next != self.offer {
+            self.file = store(&next, &self.path)?;
+            self.offer = next;
+        }
+        Ok(())
+    }
+
+    /// Locks and reads the offer in the file `path`.
+    fn take(path: PathBuf) -> Result<Taken, OffersError> {
+        let Some(mut file) = lock(&path).map_err(failed("lock", &path))? else {
+            return Ok(Taken::Unavailable);
+        };
+        let mut json = Vec::new();
+        file.read_to_end(&mut json).map_err(failed("read", &path))?;
+        match parse(&json) {
+            Ok(offer) => Ok(Taken::Held(Self { offer, path, file })),
+            Err(why) => set_aside(&path, why).map(Taken::Damaged),
+        }
+    }
+}
+
+/// Opens and locks a file; `None` if another process holds it or the name has come to mean another file.
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let absent_is_none = |error: io::Error| {
+        if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) }
+    };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => return absent_is_none(error),
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let (locked, named) = match fs::metadata(path) {
+        Ok(named) => (file.metadata()?, named),
+        Err(error) => return absent_is_none(error),
+    };
+    let is_same = (locked.dev(), locked.ino()) == (named.dev(), named.ino());
+    Ok(is_same.then_some(file))
+}
+
+fn set_aside(path: &Path, why: String) -> Result<Damaged, OffersError> {
+    let moved_to = path.with_extension("damaged");
+    fs::rename(path, &moved_to).map_err(failed("move aside", path))?;
+    Ok(Damaged { moved_to, why })
+}
+
+/// Writes an offer to a new file, mode 0600, that is locked before it takes the name `path`.
+fn store(offer: &Offer, path: &Path) -> Result<File, OffersError> {
+    let folder = path.parent().expect("an offer's file lies in the folder of offers");
+    let write = || -> io::Result<File> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(&encode(offer)?)?;
+        file.as_file().lock()?;
+        file.as_file().sync_all()?;
+        let file = file.persist(path)?;
+        // The name too must survive a power cut, or a spent ticket would open the offer again.
+        File::open(folder)?.sync_all()?;
+        Ok(file)
+    };
+    write().map_err(failed("write", path))
+}
+
+/// Absolute paths, sorted and each once. A path's folder is resolved, its leaf is not: a symlink that is
+/// offered by name is something else than what it points to.
+fn identify_all(paths: &[PathBuf]) -> Result<Vec<PathBuf>, OffersError> {
+    let mut identified = paths
+        .iter()
+        .map(|path| identify(path).map_err(failed("find", path)))
+        .collect::<Result<Vec<_>, _>>()?;
+    identified.sort();
+    identified.dedup();
+    if identified.is_empty() { Err(OffersError::NoPath) } else { Ok(identified) }
+}
+
+fn identify(path: &Path) -> io::Result<PathBuf> {
+    fs::symlink_metadata(path)?;
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(leaf)) => {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            Ok(folder.canonicalize()?.join(leaf))
+        }
+        // `/`, `.` and `x/..` have no leaf of their own.
+        (None, _) | (_, None) => path.canonicalize(),
+    }
+}
+
+fn failed<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> OffersError + 'a {
+    move |source| OffersError::Io { action, path: path.to_owned(), source }
+}
+
+/// An offer as it stands in its file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredOffer {
+    paths: Vec<StoredPath>,
+    only_for: Option<String>,
+    secret: String,
+    expires_s: Option<u64>,
+    uses_left: u32,
+    reserved: Vec<String>,
+    addresses: Vec<String>,
+}
+
+/// Text where the path is text, so that a person can read the file; bytes where it is not.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum StoredPath {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+fn encode(offer: &Offer) -> serde_json::Result<Vec<u8>> {
+    let stored = StoredOffer {
+        paths: offer.paths.iter().map(|path| encode_path(path)).collect(),
+        only_for: offer.only_for.map(|peer| peer.to_string()),
+        secret: offer.secret.to_hex(),
+        expires_s: offer.expires_s,
+        uses_left: offer.uses_left,
+        reserved: offer.reserved.iter().map(PeerId::to_string).collect(),
+        addresses: offer.addresses.iter().map(Multiaddr::to_string).collect(),
+    };
+    serde_json::to_vec_pretty(&stored)
+}
+
+fn encode_path(path: &Path) -> StoredPath {
+    match path.to_str() {
+        Some(text) => StoredPath::Text(text.into()),
+        None => StoredPath::Bytes(path.as_os_str().as_bytes().into()),
+    }
+}
+
+/// The offer in a file's bytes, or what is wrong with them.
+fn parse(json: &[u8]) -> Result<Offer, String> {
+    let stored: StoredOffer = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let peer = |text: &String| text.parse::<PeerId>().map_err(|error| format!("a peer: {error}"));
+    let address = |text: &String| text.parse::<Multiaddr>().map_err(|error| format!("an address: {error}"));
+    if stored.reserved.len() > stored.uses_left as usize {
+        return Err("more uses are reserved than left".into());
+    }
+    Ok(Offer {
+        paths: stored.paths.into_iter().map(decode_path).collect(),
+        only_for: stored.only_for.as_ref().map(peer).transpose()?,
+        secret: Secret::from_hex(&stored.secret).ok_or("the secret is not 32 hexadecimal digits")?,
+        expires_s: stored.expires_s,
+        uses_left: stored.uses_left,
+        reserved: stored.reserved.iter().map(peer).collect::<Result<_, _>>()?,
+        addresses: stored.addresses.iter().map(address).collect::<Result<_, _>>()?,
+    })
+}
+
+fn decode_path(path: StoredPath) -> PathBuf {
+    match path {
+        StoredPath::Text(text) => text.into(),
+        StoredPath::Bytes(bytes) => OsString::from_vec(bytes).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const NOW_S: u64 = 1_000;
+
+    /// A state folder and a folder with something to offer.
+    struct Place {
+        state: TempDir,
+        tree: TempDir,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let place = Self { state: TempDir::new().unwrap(), tree: TempDir::new().unwrap() };
+            fs::write(place.tree.path().join("a"), "a").unwrap();
+            fs::write(place.tree.path().join("b"), "b").unwrap();
+            place
+        }
+
+        fn request(&self, leaves: &[&str]) -> OfferRequest {
+            let paths = leaves.iter().map(|leaf| self.tree.path().join(leaf)).collect();
+            OfferRequest { paths, only_for: None, uses: None, lifetime: None, replace: false }
+        }
+
+        fn open(&self, request: &OfferRequest, now_s: u64) -> Opened {
+            Offers::open(self.state.path()).unwrap().reopen_or_create(request, now_s).unwrap()
+        }
+
+        fn files(&self) -> Vec<PathBuf> {
+            let entries = fs::read_dir(self.state.path().join("offers")).unwrap();
+            entries.map(|entry| entry.unwrap().path()).collect()
+        }
+    }
+
+    #[test]
+    fn send_run_again_keeps_secret_reservation_and_addresses() {
+        let place = Place::new();
+        let request = place.request(&["a", "b"]);
+        let peer = PeerId::random();
+        let mut first = place.open(&request, NOW_S).offer;
+        let secret = first.offer().secret.clone();
+        first.admit(peer, &secret, NOW_S).unwrap();
+        first.remember_addresses(vec!["/ip4/127.0.0.1/tcp/4001".parse().unwrap()]).unwrap();
+        let before = first.offer().clone();
+        drop(first);
+
+        let again = place.open(&place.request(&["b", "a", "a"]), NOW_S + 10);
+
+        assert!(again.reopened);
+        assert_eq!(*again.offer.offer(), before);
+        assert_eq!(place.files().len(), 1);
+    }
+
+    #[test]
+    fn a_new_offer_is_for_one_use_and_a_day() {
+        let place = Place::new();
+        let opened = place.open(&place.request(&["a"]), NOW_S);
+        assert!(!opened.reopened);
+        let offer = opened.offer.offer();
+        assert_eq!((offer.uses_left(), offer.expires_s()), (1, Some(NOW_S + 86_400)));
+    }
+
+    #[test]
+    fn other_paths_or_another_peer_are_another_offer() {
+        let place = Place::new();
+        let first = place.open(&place.request(&["a"]), NOW_S).offer.offer().secret.clone();
+        let to_peer = OfferRequest { only_for: Some(PeerId::random()), ..place.request(&["a"]) };
+        for request in [place.request(&["b"]), place.request(&["a", "b"]), to_peer] {
+            let opened = place.open(&request, NOW_S);
+            assert!(!opened.reopened);
+            assert_ne!(opened.offer.offer().secret, first);
+        }
+        assert_eq!(place.files().len(), 4);
+    }
+
+    #[test]
+    fn a_held_offer_is_left_alone_even_after_it_was_changed() {
+        let place = Place::new();
+        let request = place.request(&["a"]);
+        let mut held = place.open(&request, NOW_S).offer;
+        held.remember_addresses(vec!["/ip4/127.0.0.1/tcp/1".parse().unwrap()]).unwrap();
+        let second = place.open(&OfferRequest { replace: true, ..request }, NOW_S + 1_000_000);
+        assert!(!second.reopened);
+        assert_ne!(second.offer.offer().secret, held.offer().secret);
+        assert_eq!(place.files().len(), 2);
+    }
+
+    #[test]
+    fn explicit_uses_and_lifetime_replace_those_of_a_reopened_offer() {
+        let place = Place::new();
+        drop(place.open(&place.request(&["a"]), NOW_S));
+        let renewal = OfferRequest {
+            uses: NonZeroU32::new(5),
+            lifetime: Some(Lifetime::Unlimited),
+            ..place.request(&["a"])
+        };
+        let opened = place.open(&renewal, NOW_S);
+        assert!(opened.reopened);
+        assert_eq!((opened.offer.offer().uses_left(), opened.offer.offer().expires_s()), (5, None));
+    }
+
+    #[test]
+    fn expired_and_spent_offers_are_removed_on_the_way() {
+        let place = Place::new();
+        let short = OfferRequest { lifetime: Some(Lifetime::Seconds(1)), ..place.request(&["a"]) };
+        drop(place.open(&short, NOW_S));
+        let mut spent = place.open(&place.request(&["b"]), NOW_S).offer;
+        let secret = spent.offer().secret.clone();
+        let peer = PeerId::random();
+        spent.admit(peer, &secret, NOW_S).unwrap();
+        spent.spend(peer).unwrap();
+        drop(spent);
+
+        let opened = place.open(&short, NOW_S + 1);
+
+        assert!(!opened.reopened);
+        assert_eq!(place.files(), std::slice::from_ref(&opened.offer.path));
+    }
+
+    #[test]
+    fn a_replaced_offer_is_withdrawn() {
+        let place = Place::new();
+        let first = place.open(&place.request(&["a"]), NOW_S).offer.offer().secret.clone();
+        let opened = place.open(&OfferRequest { replace: true, ..place.request(&["a"]) }, NOW_S);
+        assert!(!opened.reopened);
+        assert_ne!(opened.offer.offer().secret, first);
+        assert_eq!(place.files().len(), 1);
+    }
+
+    #[test]
+    fn a_damaged_offer_is_moved_aside_with_a_warning() {
+        let place = Place::new();
+        drop(place.open(&place.request(&["a"]), NOW_S));
+        let file = place.files().remove(0);
+        let whole = fs::read(&file).unwrap();
+        let forged =
+            String::from_utf8(whole.clone()).unwrap().replace("\"uses_left\": 1", "\"uses_left\": -1");
+        for damage in [&b""[..], &whole[..whole.len() / 2], b"\xff\xfe", forged.as_bytes()] {
+            fs::write(&file, damage).unwrap();
+            let opened = place.open(&place.request(&["a"]), NOW_S);
+            assert!(!opened.reopened);
+            assert_eq!(opened.warnings.len(), 1);
+            assert_eq!(fs::read(&opened.warnings[0].moved_to).unwrap(), damage);
+            opened.offer.remove().unwrap();
+        }
+    }
+
+    #[test]
+    fn only_the_owner_may_read_offers() {
+        let place = Place::new();
+        let mut held = place.open(&place.request(&["a"]), NOW_S).offer;
+        held.remember_addresses(vec!["/ip4/127.0.0.1/tcp/1".parse().unwrap()]).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&held.path), 0o600);
+        assert_eq!(mode(held.path.parent().unwrap()), 0o700);
+    }
+
+    #[test]
+    fn a_refused_peer_leaves_the_file_as_it_was() {
+        let place = Place::new();
+        let mut held = place.open(&place.request(&["a"]), NOW_S).offer;
+        let before = fs::read(&held.path).unwrap();
+        let wrong = Secret::random().unwrap();
+        let error = held.admit(PeerId::random(), &wrong, NOW_S).unwrap_err();
+        assert!(matches!(error, AdmitError::Refused(Refusal::Secret)), "{error}");
+        assert_eq!(fs::read(&held.path).unwrap(), before);
+    }
+
+    #[test]
+    fn a_reservation_that_cannot_be_stored_does_not_count() {
+        let place = Place::new();
+        let mut held = place.open(&place.request(&["a"]), NOW_S).offer;
+        let secret = held.offer().secret.clone();
+        fs::remove_dir_all(place.state.path().join("offers")).unwrap();
+        let error = held.admit(PeerId::random(), &secret, NOW_S).unwrap_err();
+        assert!(matches!(error, AdmitError::Store(OffersError::Io { action: "write", .. })), "{error}");
+        assert_eq!(held.offer().reserved(), []);
+    }
+
+    #[test]
+    fn a_path_that_is_not_text_is_kept_exactly() {
+        let place = Place::new();
+        let odd = place.tree.path().join(OsStr::from_bytes(b"a\xff\n"));
+        fs::write(&odd, "").unwrap();
+        let request = OfferRequest { paths: vec![odd.clone()], ..place.request(&[]) };
+        drop(place.open(&request, NOW_S));
+        let again = place.open(&request, NOW_S);
+        assert!(again.reopened);
+        assert!(again.offer.offer().paths()[0].ends_with(odd.file_name().unwrap()));
+    }
+
+    #[test]
+    fn a_symlink_is_not_what_it_points_to() {
+        let place = Place::new();
+        std::os::unix::fs::symlink("a", place.tree.path().join("link")).unwrap();
+        drop(place.open(&place.request(&["a"]), NOW_S));
+        assert!(!place.open(&place.request(&["link"]), NOW_S).reopened);
+        assert!(place.open(&place.request(&["./a"]), NOW_S).reopened);
+    }
+
+    #[test]
+    fn a_missing_path_is_named() {
+        let place = Place::new();
+        let offers = Offers::open(place.state.path()).unwrap();
+        let error = offers.reopen_or_create(&place.request(&["gone\n"]), NOW_S).unwrap_err();
+        assert!(error.to_string().starts_with("cannot find /"), "{error}");
+        assert!(error.to_string().ends_with("/gone\\n"), "{error}");
+        let error = offers.reopen_or_create(&place.request(&[]), NOW_S).unwrap_err();
+        assert!(matches!(error, OffersError::NoPath));
+    }
+}
