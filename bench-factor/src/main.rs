@@ -1,2 +1,22 @@
-//! The `bench-factor` command.
-fn main() {}
+//! The `bench-factor` command: measures why a transfer is as fast as it is, and makes what it is measured on.
+
+mod cli;
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use clap::Parser as _;
+
+/// Exits with 0 on success and 1 on failure; clap exits with 2 on wrong usage.
+fn main() -> ExitCode {
+    match cli::run(cli::Arguments::parse(), &mut io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nowhere is left to report that standard error cannot be written.
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

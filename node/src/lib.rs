@@ -1,3 +1,11 @@
-//! Placeholder until its first module lands.
+//! The node: it meets peers and moves file trees between them.
+//!
+//! [`swarm`] holds connections, [`tree`] the files, [`trust`] who may have what, and [`transfer`] joins them
+//! into sessions. The command line is the first user of this library.
 
+pub mod identity;
+pub mod state;
+pub mod swarm;
+pub mod transfer;
+pub mod tree;
 pub mod trust;

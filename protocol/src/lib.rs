@@ -4,7 +4,11 @@
 //! carry out what is handed back. `docs/wire-format.md` is the normative description of the bytes.
 
 pub mod hash;
+pub mod io;
 pub mod limits;
 pub mod manifest;
+pub mod message;
 pub mod path;
 pub mod problem;
+pub mod record;
+pub mod session;

@@ -13,12 +13,13 @@ pub const PATH_BYTES: usize = 4_096;
 /// Longest symlink target, in bytes: `PATH_MAX`, the longest that symlink(2) takes.
 pub const LINK_TARGET_BYTES: usize = 4_096;
 
-/// Longest control message, in bytes. A manifest batch is cut at [`BATCH_BYTES`]; the rest is headroom for
-/// one entry with the longest path and link target behind that cut.
+/// Longest control message, in bytes. A batch is cut at [`BATCH_BYTES`]; the rest is headroom for what comes
+/// last: one entry with the longest path and link target (8 KiB), or two lists of [`PARTS_RUNS`] runs (48 KiB).
 pub const MESSAGE_BYTES: usize = 128 * 1024;
 
-/// A batch of the manifest or of settled entries is sent once its encoding reaches this many bytes: large
-/// enough that framing costs nothing, small enough that the first file is on its way within milliseconds.
+/// A batch of the manifest, of wants or of settled entries is sent once its encoding may reach this many
+/// bytes: large enough that framing costs nothing, small enough that the first file is on its way within
+/// milliseconds.
 pub const BATCH_BYTES: usize = 64 * 1024;
 
 /// Most entries in one manifest batch.
@@ -28,8 +29,17 @@ pub const BATCH_ENTRIES: usize = 1_024;
 /// session's memory at some 10 MB; at 141 ms it still allows 460,000 entries a second.
 pub const WINDOW_ENTRIES: u64 = 65_536;
 
-/// Most problems named in one message.
+/// No batch is announced while paths and link targets of open entries take this many bytes: 256 for each
+/// entry of a full window. Without it, 65,536 of the longest paths would take 268 MB, and cost the peer
+/// that names them next to nothing, since a path names only what differs from the one before it.
+pub const WINDOW_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Most problems named in one list of a message.
 pub const BATCH_PROBLEMS: usize = 256;
+
+/// Most runs in one list of ranges of a want; a file that needs more is named again. In the worst case
+/// (every other range is missing) one list stands for 2 GiB of the file.
+pub const PARTS_RUNS: usize = 1_024;
 
 /// Longest explanation in a message, in bytes. It is shown to a person, on one line.
 pub const DETAIL_BYTES: usize = 1_024;
@@ -66,6 +76,3 @@ pub const SILENCE_TIMEOUT_S: u64 = 30;
 
 /// Seconds to wait for the sender's answer to `done`; everything is stored by then.
 pub const FAREWELL_TIMEOUT_S: u64 = 5;
-
-/// Longest path of a bare record, in bytes: its length field has 16 bits.
-pub const BARE_PATH_BYTES: usize = u16::MAX as usize;

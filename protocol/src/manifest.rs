@@ -4,8 +4,13 @@ use std::fmt;
 
 use crate::path::EntryPath;
 
+/// Most bytes of an encoded entry beside its path and link target: the tag and length of the entry (4),
+/// then each field's tag and longest number (`docs/wire-format.md`): shared 3, length of rest 3, kind 2,
+/// size 10, mode 6, seconds 11, nanoseconds 6, length of link target 3.
+const FIELD_BYTES: usize = 48;
+
 /// Position of an entry in the manifest of its session, from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EntryId(pub u64);
 
 impl fmt::Display for EntryId {
@@ -40,6 +45,20 @@ impl Entry {
             EntryKind::File { size } => size,
             EntryKind::Directory | EntryKind::Symlink { .. } => 0,
         }
+    }
+
+    /// Bytes of its path and its link target: what it costs to remember.
+    pub fn name_bytes(&self) -> usize {
+        let target = match &self.kind {
+            EntryKind::Symlink { target } => target.len(),
+            EntryKind::File { .. } | EntryKind::Directory => 0,
+        };
+        self.path.as_bytes().len() + target
+    }
+
+    /// The most bytes it can take in an encoded batch.
+    pub fn encoded_bound(&self) -> usize {
+        FIELD_BYTES + self.name_bytes()
     }
 }
 

@@ -3,7 +3,15 @@
 
 use std::fmt;
 
-use crate::{limits::DETAIL_BYTES, path::EntryPath};
+use crate::{
+    limits::DETAIL_BYTES,
+    path::{EntryPath, escape},
+};
+
+/// Most bytes of an encoded problem beside its path and detail: the tag and length of the problem (4), then
+/// each field's tag and longest number (`docs/wire-format.md`): id 11, length of path 3, cause 2, length of
+/// detail 3.
+const FIELD_BYTES: usize = 23;
 
 /// One entry that was not stored as listed, why, and what was seen. It is shown to people on both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,12 +29,18 @@ impl Problem {
     pub fn new(path: EntryPath, cause: Cause, detail: impl fmt::Display) -> Self {
         Self { path, cause, detail: cut_detail(detail.to_string()) }
     }
+
+    /// The most bytes it can take in an encoded message.
+    pub fn encoded_bound(&self) -> usize {
+        FIELD_BYTES + self.path.as_bytes().len() + self.detail.len()
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.cause)?;
-        if self.detail.is_empty() { Ok(()) } else { write!(f, " ({})", self.detail) }
+        // The other side may have written it.
+        if self.detail.is_empty() { Ok(()) } else { write!(f, " ({})", escape(self.detail.as_bytes())) }
     }
 }
 
@@ -202,6 +216,13 @@ mod tests {
         }
         assert_eq!((Cause::from_code(0), Cause::from_code(10)), (None, None));
         assert_eq!((Reason::from_code(0), Reason::from_code(10)), (None, None));
+    }
+
+    #[test]
+    fn a_detail_cannot_steer_a_terminal() {
+        let path = EntryPath::parse(b"a").unwrap();
+        let problem = Problem::new(path, Cause::Unreadable, "gone\x1b[2J\nok");
+        assert_eq!(problem.to_string(), "a: could not be read (gone\\u{1b}[2J\\nok)");
     }
 
     #[test]

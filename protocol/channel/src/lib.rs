@@ -1,1 +1,15 @@
-//! Placeholder until its first module lands.
+//! One authenticated, multiplexed connection between two peers, over TCP (TLS 1.3, yamux) or QUIC.
+//!
+//! [`transport()`] gives both as one libp2p transport. It stays wire-compatible with stock libp2p peers; what
+//! is our own is the order of the ciphers, the deadlines and the errors, which name the step that failed.
+
+pub mod limits;
+mod quic;
+mod setup;
+mod tcp;
+mod tls;
+mod transport;
+
+pub use setup::{Deadlines, SetupCause, SetupError, Step, describe};
+pub use tls::IdentityError;
+pub use transport::{TransportKind, TransportKindError, transport};

@@ -1,0 +1,172 @@
+//! The one place where outcomes become exit codes, and the hints that go with errors.
+
+use std::process::ExitCode;
+
+use ketch::{
+    swarm::{DialError, NodeError},
+    transfer::{OfferError, ReceiveError},
+    tree::TargetError,
+};
+use ketch_protocol::{
+    message::Counts,
+    problem::Reason,
+    session::{SessionError, Stop},
+};
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Stored,
+    Failed,
+    Usage,
+    Unreachable,
+    Partial,
+    Guard,
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+impl Exit {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Stored => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Unreachable => 3,
+            Self::Partial => 4,
+            Self::Guard => 5,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// How a session with this account ended.
+    pub(crate) fn of_counts(counts: &Counts) -> Self {
+        if counts.is_complete() { Self::Stored } else { Self::Partial }
+    }
+
+    pub(crate) fn of_session(error: &SessionError) -> Self {
+        match error {
+            SessionError::Stopped(Stop { reason, .. }) => match reason {
+                Reason::Interrupted => Self::Interrupted,
+                Reason::NoSpace | Reason::ReadOnly => Self::Guard,
+                Reason::NotAdmitted | Reason::Declined => Self::Unreachable,
+                Reason::Version | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
+            },
+            SessionError::Refused(Stop { reason, .. }) => match reason {
+                Reason::NoSpace | Reason::ReadOnly => Self::Guard,
+                Reason::NotAdmitted | Reason::Declined | Reason::Version => Self::Unreachable,
+                Reason::Interrupted | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
+            },
+            SessionError::Violation(_) => Self::Failed,
+            SessionError::Timeout { awaited, .. } | SessionError::Lost { awaited, .. } => match *awaited {
+                "offer" => Self::Unreachable,
+                _ => Self::Failed,
+            },
+        }
+    }
+
+    /// The exit of an error that reached the top.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        if let Some(error) = error.downcast_ref::<ReceiveError>() {
+            return Self::of_receive(error);
+        }
+        if let Some(error) = error.downcast_ref::<OfferError>() {
+            return Self::of_offer(error);
+        }
+        if error.is::<DialError>() {
+            return Self::Unreachable;
+        }
+        if error.is::<Usage>() {
+            return Self::Usage;
+        }
+        Self::Failed
+    }
+
+    fn of_receive(error: &ReceiveError) -> Self {
+        match error {
+            ReceiveError::Target(TargetError::Failed { .. })
+            | ReceiveError::LookAtTarget(_)
+            | ReceiveError::Random(_) => Self::Failed,
+            ReceiveError::Target(
+                TargetError::NoSpace { .. }
+                | TargetError::ReadOnly { .. }
+                | TargetError::NotDirectory { .. }
+                | TargetError::Planted { .. },
+            ) => Self::Guard,
+            ReceiveError::NoAddress { .. }
+            | ReceiveError::Dial(_)
+            | ReceiveError::Stream(_)
+            | ReceiveError::Control(_)
+            | ReceiveError::Silent { .. } => Self::Unreachable,
+            ReceiveError::Session { error, .. } => Self::of_session(error),
+            ReceiveError::Interrupted => Self::Interrupted,
+        }
+    }
+
+    fn of_offer(error: &OfferError) -> Self {
+        match error {
+            OfferError::Session(error) => Self::of_session(error),
+            OfferError::Expired | OfferError::State(_) | OfferError::Stopped => Self::Failed,
+            OfferError::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+/// The command line asks for something that makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Usage {
+    pub(crate) message: String,
+    /// A command or option that would help.
+    pub(crate) hint: Option<&'static str>,
+}
+
+/// A command or an option that would help, if one is known.
+pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    if let Some(usage) = error.downcast_ref::<Usage>() {
+        return usage.hint;
+    }
+    if let Some(error) = error.downcast_ref::<NodeError>() {
+        return match error {
+            NodeError::Listen { .. } => Some("--listen ADDR names another address, for instance /ip4/0.0.0.0/tcp/0"),
+            NodeError::Identity(_) => None,
+        };
+    }
+    match error.downcast_ref::<ReceiveError>()? {
+        ReceiveError::NoAddress { .. } => Some("leave --transport out to use whatever the ticket has"),
+        ReceiveError::Dial(_) | ReceiveError::Silent { .. } => {
+            Some("`ketch send` must still be running, and its port reachable from here")
+        }
+        ReceiveError::Session { error, .. } => session_hint(error),
+        ReceiveError::Target(_)
+        | ReceiveError::LookAtTarget(_)
+        | ReceiveError::Stream(_)
+        | ReceiveError::Control(_)
+        | ReceiveError::Interrupted
+        | ReceiveError::Random(_) => None,
+    }
+}
+
+fn session_hint(error: &SessionError) -> Option<&'static str> {
+    match error.reason() {
+        Some(Reason::NotAdmitted) => {
+            Some("the ticket is spent, expired or for someone else; `ketch send` makes a new one")
+        }
+        Some(Reason::NoSpace) => Some("make room and run the same command again; what is stored is not sent again"),
+        Some(
+            Reason::Version
+            | Reason::Violation
+            | Reason::Declined
+            | Reason::Interrupted
+            | Reason::ReadOnly
+            | Reason::Timeout
+            | Reason::Internal,
+        ) => None,
+        None => Some("run the same command again; what is stored is not sent again"),
+    }
+}

@@ -1,0 +1,263 @@
+//! [`Connection`]: the handle of one connection, and [`Stream`]: one ordered byte channel on it.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use ketch_channel::{TransportKind, limits::OPEN_STREAMS};
+use libp2p::{
+    Multiaddr, PeerId, StreamProtocol,
+    swarm::{self, ConnectionId},
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+
+use super::{limits::OPEN_QUEUE, task::Command};
+
+/// The protocol of transfer streams.
+pub(super) const TRANSFER: StreamProtocol = StreamProtocol::new("/ketch/transfer/1");
+
+/// One authenticated connection with a peer. Cheap to clone; it stays open while a clone is held.
+#[derive(Clone)]
+pub struct Connection {
+    link: Arc<Link>,
+    /// Counted by [`Link::is_held`].
+    _hold: Arc<()>,
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// This node closed it.
+    #[error("closed by this node")]
+    Local,
+    /// Nobody held it and no stream was open.
+    #[error("closed because it was idle")]
+    Idle,
+    /// The peer closed it, or the path between us broke.
+    #[error("{0}")]
+    Lost(String),
+    /// The node has been shut down.
+    #[error("the node has stopped")]
+    Stopped,
+}
+
+/// Why no stream could be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The connection has ended.
+    #[error("opening a stream: the connection has ended: {0}")]
+    Closed(CloseReason),
+    /// The peer does not speak the protocol of the stream.
+    #[error("opening a stream: the peer does not speak {0}")]
+    NotSpoken(StreamProtocol),
+    /// The peer left the stream unanswered.
+    #[error("opening a stream: no answer within {0} s")]
+    Silence(u64),
+    /// The stream failed while it was opened.
+    #[error("opening a stream: {0}")]
+    Failed(#[from] io::Error),
+}
+
+impl Connection {
+    /// The peer, as it proved itself.
+    pub fn peer(&self) -> PeerId {
+        self.link.peer
+    }
+
+    /// How the bytes travel.
+    pub fn transport(&self) -> TransportKind {
+        self.link.transport
+    }
+
+    /// The peer's address on this connection, without its PeerId.
+    pub fn remote_address(&self) -> &Multiaddr {
+        &self.link.address
+    }
+
+    /// The program that the peer says it is, once it has told.
+    pub fn agent(&self) -> Option<String> {
+        self.link.state.borrow().agent.clone()
+    }
+
+    /// Opens a transfer stream on this connection. When as many are open as the connection carries, it
+    /// waits for one to be dropped. Dropping the future gives up the stream.
+    pub async fn open_stream(&self) -> Result<Stream, StreamError> {
+        self.open(TRANSFER).await
+    }
+
+    /// Resolves when the connection ends.
+    pub async fn closed(&self) -> CloseReason {
+        let mut state = self.link.state.clone();
+        match state.wait_for(|state| state.ended.is_some()).await {
+            Ok(state) => state.ended.clone().unwrap_or(CloseReason::Stopped),
+            Err(_) => CloseReason::Stopped,
+        }
+    }
+
+    /// Closes the connection, whoever else holds it, and waits until it has ended. Bytes already written
+    /// are sent first, as far as the peer takes them.
+    pub async fn close(&self) {
+        if let Some(commands) = self.link.commands.upgrade() {
+            // A stopped node has closed it already.
+            let _ = commands.send(Command::Close(self.link.id)).await;
+        }
+        self.closed().await;
+    }
+
+    /// Opens a stream of any protocol.
+    pub(super) async fn open(&self, protocol: StreamProtocol) -> Result<Stream, StreamError> {
+        tokio::select! {
+            opened = self.try_open(protocol) => opened,
+            reason = self.closed() => Err(StreamError::Closed(reason)),
+        }
+    }
+
+    /// Opens a stream; while the connection ends it may never resolve.
+    async fn try_open(&self, protocol: StreamProtocol) -> Result<Stream, StreamError> {
+        let Ok(slot) = self.link.slots.clone().acquire_owned().await else {
+            return std::future::pending().await;
+        };
+        let (reply, opened) = oneshot::channel();
+        if self.link.requests.send(OpenRequest { protocol, reply }).await.is_err() {
+            return std::future::pending().await;
+        }
+        let Ok(opened) = opened.await else {
+            return std::future::pending().await;
+        };
+        let mut stream = Stream { inner: opened?, _slot: Some(slot) };
+        // The lazy negotiation keeps our proposal until the first write. A peer can answer only what it
+        // has seen, and yamux lets no more than 256 unanswered streams be opened.
+        stream.flush().await?;
+        Ok(stream)
+    }
+
+    /// Resolves when the peer has told its program.
+    pub(super) async fn wait_for_agent(&self) -> Option<String> {
+        let mut state = self.link.state.clone();
+        let told = state.wait_for(|state| state.agent.is_some() || state.ended.is_some()).await;
+        told.ok().and_then(|state| state.agent.clone())
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("peer", &self.link.peer)
+            .field("address", &self.link.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the handle, the handler and the event loop share of one connection.
+pub(super) struct Link {
+    pub(super) id: ConnectionId,
+    peer: PeerId,
+    address: Multiaddr,
+    transport: TransportKind,
+    requests: mpsc::Sender<OpenRequest>,
+    slots: Arc<Semaphore>,
+    state: watch::Receiver<LinkState>,
+    commands: mpsc::WeakSender<Command>,
+    hold: Arc<()>,
+}
+
+/// What becomes known of a connection while it lives.
+#[derive(Default)]
+pub(super) struct LinkState {
+    pub(super) agent: Option<String>,
+    pub(super) ended: Option<CloseReason>,
+}
+
+/// A stream that somebody waits for.
+#[derive(Debug)]
+pub(super) struct OpenRequest {
+    pub(super) protocol: StreamProtocol,
+    pub(super) reply: oneshot::Sender<Result<swarm::Stream, StreamError>>,
+}
+
+/// The ends of a new link: one for its handler, one for the event loop.
+pub(super) struct LinkEnds {
+    pub(super) link: Arc<Link>,
+    pub(super) requests: mpsc::Receiver<OpenRequest>,
+    pub(super) state: watch::Sender<LinkState>,
+}
+
+impl Link {
+    pub(super) fn new(
+        id: ConnectionId,
+        peer: PeerId,
+        address: Multiaddr,
+        transport: TransportKind,
+        commands: mpsc::WeakSender<Command>,
+    ) -> LinkEnds {
+        let (requests, requested) = mpsc::channel(OPEN_QUEUE);
+        let (state, watched) = watch::channel(LinkState::default());
+        let slots = Arc::new(Semaphore::new(OPEN_STREAMS));
+        let hold = Arc::new(());
+        let link = Self { id, peer, address, transport, requests, slots, state: watched, commands, hold };
+        LinkEnds { link: Arc::new(link), requests: requested, state }
+    }
+
+    /// A handle, which keeps the connection open.
+    pub(super) fn connection(self: &Arc<Self>) -> Connection {
+        Connection { link: self.clone(), _hold: self.hold.clone() }
+    }
+
+    /// Whether a handle is held.
+    pub(super) fn is_held(&self) -> bool {
+        Arc::strong_count(&self.hold) > 1
+    }
+}
+
+/// One ordered byte channel on a connection. Dropping it before it is closed resets it; the peer then
+/// sees an error, never a clean end.
+pub struct Stream {
+    inner: swarm::Stream,
+    /// Frees the place among this side's open streams.
+    _slot: Option<OwnedSemaphorePermit>,
+}
+
+impl Stream {
+    /// A stream that the peer opened.
+    pub(super) fn inbound(inner: swarm::Stream) -> Self {
+        Self { inner, _slot: None }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_close(context)
+    }
+}

@@ -1,0 +1,132 @@
+//! The handler of one connection: opens the streams that handles ask for, and hands over those that the
+//! peer opens. It drops none: what the node has not taken yet waits here, bounded by the multiplexer's
+//! stream limit, and the negotiation has answered it already.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use libp2p::{
+    StreamProtocol,
+    core::upgrade::ReadyUpgrade,
+    swarm::{
+        self, ConnectionHandler, ConnectionHandlerEvent, StreamUpgradeError, SubstreamProtocol,
+        handler::{ConnectionEvent, DialUpgradeError, FullyNegotiatedInbound, FullyNegotiatedOutbound},
+    },
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::PollSender;
+
+use super::{
+    connection::{Connection, Link, LinkEnds, OpenRequest, Stream, StreamError, TRANSFER},
+    limits::OPEN_TIMEOUT,
+};
+
+type Reply = oneshot::Sender<Result<swarm::Stream, StreamError>>;
+
+/// Handles the transfer protocol on one connection.
+pub(super) struct Handler {
+    link: Arc<Link>,
+    requests: mpsc::Receiver<OpenRequest>,
+    arrived: VecDeque<Stream>,
+    inbound: PollSender<(Connection, Stream)>,
+}
+
+/// Whom to tell how an outbound stream went.
+pub(super) struct Opening {
+    protocol: StreamProtocol,
+    reply: Reply,
+}
+
+impl Handler {
+    pub(super) fn new(ends: LinkEnds, inbound: mpsc::Sender<(Connection, Stream)>) -> Self {
+        Self {
+            link: ends.link,
+            requests: ends.requests,
+            arrived: VecDeque::new(),
+            inbound: PollSender::new(inbound),
+        }
+    }
+
+    fn hand_over(&mut self, context: &mut Context<'_>) {
+        while !self.arrived.is_empty() {
+            match self.inbound.poll_reserve(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return self.arrived.clear(),
+                Poll::Pending => return,
+            }
+            let Some(stream) = self.arrived.pop_front() else { return };
+            // The place is reserved; only a receiver that went away just now refuses it.
+            let _ = self.inbound.send_item((self.link.connection(), stream));
+        }
+    }
+}
+
+impl ConnectionHandler for Handler {
+    type FromBehaviour = Infallible;
+    type ToBehaviour = Infallible;
+    type InboundProtocol = ReadyUpgrade<StreamProtocol>;
+    type OutboundProtocol = ReadyUpgrade<StreamProtocol>;
+    type InboundOpenInfo = ();
+    type OutboundOpenInfo = Opening;
+
+    fn listen_protocol(&self) -> SubstreamProtocol<Self::InboundProtocol> {
+        SubstreamProtocol::new(ReadyUpgrade::new(TRANSFER), ())
+    }
+
+    fn connection_keep_alive(&self) -> bool {
+        self.link.is_held() || !self.arrived.is_empty()
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<ConnectionHandlerEvent<Self::OutboundProtocol, Opening, Infallible>> {
+        self.hand_over(context);
+        match self.requests.poll_recv(context) {
+            Poll::Ready(Some(OpenRequest { protocol, reply })) => {
+                let opening = Opening { protocol: protocol.clone(), reply };
+                let proposal = SubstreamProtocol::new(ReadyUpgrade::new(protocol), opening);
+                Poll::Ready(ConnectionHandlerEvent::OutboundSubstreamRequest {
+                    protocol: proposal.with_timeout(OPEN_TIMEOUT),
+                })
+            }
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn on_behaviour_event(&mut self, event: Infallible) {
+        match event {}
+    }
+
+    fn on_connection_event(
+        &mut self,
+        event: ConnectionEvent<Self::InboundProtocol, Self::OutboundProtocol, (), Opening>,
+    ) {
+        match event {
+            ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound { protocol, .. }) => {
+                self.arrived.push_back(Stream::inbound(protocol));
+            }
+            ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound { protocol, info }) => {
+                // Whoever asked may have given up; the stream is then reset.
+                let _ = info.reply.send(Ok(protocol));
+            }
+            ConnectionEvent::DialUpgradeError(DialUpgradeError { info, error }) => {
+                let _ = info.reply.send(Err(refusal(error, info.protocol)));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn refusal(error: StreamUpgradeError<Infallible>, protocol: StreamProtocol) -> StreamError {
+    match error {
+        StreamUpgradeError::Timeout => StreamError::Silence(OPEN_TIMEOUT.as_secs()),
+        StreamUpgradeError::NegotiationFailed => StreamError::NotSpoken(protocol),
+        StreamUpgradeError::Io(error) => StreamError::Failed(error),
+        StreamUpgradeError::Apply(never) => match never {},
+    }
+}

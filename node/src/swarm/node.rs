@@ -1,0 +1,182 @@
+//! [`Node`]: the handle of the swarm.
+
+use std::io;
+
+use futures::{FutureExt, StreamExt};
+use ketch_channel::{Deadlines, IdentityError, limits::YAMUX_STREAMS, transport};
+use libp2p::{
+    Multiaddr, PeerId, Swarm, TransportError,
+    core::{transport::ListenerId, upgrade::Version},
+    identity::Keypair,
+    swarm::{self, SwarmEvent},
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    connection::{Connection, Stream, StreamError},
+    dial::{DialError, dial},
+    limits::{COMMAND_QUEUE, DIAL_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE},
+    ping::{PingReport, ping},
+    task::{Behaviour, Command, Task},
+    transfer::Transfer,
+};
+
+/// How a node meets the network.
+#[derive(Debug, Clone, Default)]
+pub struct NodeOptions {
+    /// Addresses to listen on. Each must work, or the node does not start.
+    pub listen: Vec<Multiaddr>,
+    /// Addresses to listen on where the machine can, for instance IPv6.
+    pub listen_where_possible: Vec<Multiaddr>,
+    /// How long a connection may take to come about.
+    pub deadlines: Deadlines,
+}
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The identity cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// An address to listen on is taken, not ours, or of no transport we speak.
+    #[error("listening on {address}: {cause}")]
+    Listen {
+        /// What was asked for.
+        address: Multiaddr,
+        /// Why it failed.
+        cause: String,
+    },
+}
+
+/// A running swarm. Cheap to clone; it ends when it is shut down or the last clone is dropped.
+#[derive(Clone)]
+pub struct Node {
+    peer: PeerId,
+    deadlines: Deadlines,
+    commands: mpsc::Sender<Command>,
+    addresses: watch::Receiver<Vec<Multiaddr>>,
+}
+
+/// Streams that peers open, with the connections they came on. While nobody takes them they wait.
+pub struct Inbound(mpsc::Receiver<(Connection, Stream)>);
+
+impl Inbound {
+    /// The next stream; `None` once the node has stopped.
+    pub async fn next(&mut self) -> Option<(Connection, Stream)> {
+        self.0.recv().await
+    }
+}
+
+impl Node {
+    /// Starts the swarm in a task of its own, listening on all addresses. Must run within a tokio runtime.
+    pub async fn start(keypair: Keypair, options: NodeOptions) -> Result<(Self, Inbound), NodeError> {
+        let (commands, commanded) = mpsc::channel(COMMAND_QUEUE);
+        let (inbound, arriving) = mpsc::channel(INBOUND_QUEUE);
+        let transfer = Transfer::new(inbound, commands.downgrade());
+        let mut swarm = swarm(&keypair, transfer, options.deadlines)?;
+        listen(&mut swarm, &options).await?;
+        let (addresses, listened) = watch::channel(swarm.listeners().cloned().collect());
+        let peer = *swarm.local_peer_id();
+        tokio::spawn(Task::new(swarm, commanded, addresses).run());
+        let node = Self { peer, deadlines: options.deadlines, commands, addresses: listened };
+        Ok((node, Inbound(arriving)))
+    }
+
+    /// Who this node is.
+    pub fn peer(&self) -> PeerId {
+        self.peer
+    }
+
+    /// The addresses it is listening on now, one for each interface, without its PeerId.
+    pub fn listen_addresses(&self) -> Vec<Multiaddr> {
+        self.addresses.borrow().clone()
+    }
+
+    /// Makes a new connection with a peer, over whichever address answers first. It ends within a second
+    /// of the set-up deadline, and dropping it gives up.
+    pub async fn dial(&self, peer: PeerId, addresses: Vec<Multiaddr>) -> Result<Connection, DialError> {
+        dial(&self.commands, peer, addresses, self.deadlines.setup + DIAL_GRACE).await
+    }
+
+    /// Measures `count` round trips on a connection, one after the other.
+    pub async fn ping(&self, connection: &Connection, count: u32) -> Result<PingReport, StreamError> {
+        ping(connection, count).await
+    }
+
+    /// Closes all connections and ends, within half a second even when a peer takes nothing.
+    pub async fn shutdown(&self) {
+        let (done, finished) = oneshot::channel();
+        if self.commands.send(Command::Shutdown(done)).await.is_ok() {
+            // An error means that it ended by another's order.
+            let _ = finished.await;
+        }
+    }
+}
+
+fn swarm(keypair: &Keypair, transfer: Transfer, deadlines: Deadlines) -> Result<Swarm<Behaviour>, NodeError> {
+    let config = swarm::Config::with_tokio_executor()
+        .with_substream_upgrade_protocol_override(Version::V1Lazy)
+        // More streams than this in negotiation would be dropped; the multiplexer allows no more.
+        .with_max_negotiating_inbound_streams(YAMUX_STREAMS)
+        .with_idle_connection_timeout(IDLE_TIMEOUT);
+    let transport = transport(keypair, deadlines)?;
+    let behaviour = Behaviour::new(transfer, keypair.public());
+    Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config))
+}
+
+/// Listens everywhere and waits until each listener has its first address.
+async fn listen(swarm: &mut Swarm<Behaviour>, options: &NodeOptions) -> Result<(), NodeError> {
+    let mut waiting = Vec::new();
+    for address in &options.listen {
+        let id = swarm.listen_on(address.clone()).map_err(|error| listen_error(address, error))?;
+        waiting.push((id, address, true));
+    }
+    for address in &options.listen_where_possible {
+        match swarm.listen_on(address.clone()) {
+            Ok(id) => waiting.push((id, address, false)),
+            Err(error) => tracing::info!(%address, %error, "not listening here"),
+        }
+    }
+    while !waiting.is_empty() {
+        let (id, failure) = listener_event(swarm).await;
+        let Some(index) = waiting.iter().position(|(waiting, ..)| *waiting == id) else { continue };
+        let (_, address, required) = waiting.swap_remove(index);
+        match failure {
+            Some(error) if required => return Err(listen_failed(address, &error)),
+            Some(error) => tracing::info!(%address, %error, "not listening here"),
+            None => {}
+        }
+    }
+    // A wildcard address stands for several; the others are usually known at the same time.
+    while listener_event(swarm).now_or_never().is_some() {}
+    Ok(())
+}
+
+/// The next listener that got an address, or ended.
+async fn listener_event(swarm: &mut Swarm<Behaviour>) -> (ListenerId, Option<io::Error>) {
+    loop {
+        match swarm.select_next_some().await {
+            SwarmEvent::NewListenAddr { listener_id, .. } => return (listener_id, None),
+            SwarmEvent::ListenerError { listener_id, error } => return (listener_id, Some(error)),
+            SwarmEvent::ListenerClosed { listener_id, reason, .. } => {
+                let error = reason.err().unwrap_or_else(|| io::Error::other("the listener ended"));
+                return (listener_id, Some(error));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn listen_error(address: &Multiaddr, error: TransportError<io::Error>) -> NodeError {
+    match error {
+        TransportError::MultiaddrNotSupported(_) => {
+            let cause = "not an address of tcp or quic".into();
+            NodeError::Listen { address: address.clone(), cause }
+        }
+        TransportError::Other(error) => listen_failed(address, &error),
+    }
+}
+
+fn listen_failed(address: &Multiaddr, error: &io::Error) -> NodeError {
+    NodeError::Listen { address: address.clone(), cause: ketch_channel::describe(error) }
+}

@@ -1,0 +1,197 @@
+//! The event loop: the one task that owns the Swarm.
+
+use std::collections::HashMap;
+
+use futures::StreamExt;
+use ketch_channel::TransportKind;
+use libp2p::{
+    Multiaddr, PeerId, Swarm, connection_limits, identify,
+    identity::PublicKey,
+    ping,
+    swarm::{
+        ConnectionError, ConnectionId, NetworkBehaviour, SwarmEvent,
+        dial_opts::{DialOpts, PeerCondition},
+    },
+};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::timeout,
+};
+
+use super::{
+    connection::{CloseReason, Connection},
+    dial::{AttemptError, explain},
+    limits::{CONNECTIONS, CONNECTIONS_PER_PEER, PENDING_INBOUND, QUIC_FAREWELL, SHUTDOWN_TIMEOUT},
+    transfer::Transfer,
+};
+
+/// What handles ask of the event loop.
+pub(super) enum Command {
+    /// One attempt to reach a peer at one address.
+    Dial { peer: PeerId, address: Multiaddr, reply: DialReply },
+    /// End a connection; its holders learn of it from its state.
+    Close(ConnectionId),
+    /// Close everything and end.
+    Shutdown(oneshot::Sender<()>),
+}
+
+type DialReply = oneshot::Sender<Result<Connection, AttemptError>>;
+
+/// All behaviours. The limits come first, so that a connection they refuse is seen by nobody else.
+#[derive(NetworkBehaviour)]
+pub(super) struct Behaviour {
+    limits: connection_limits::Behaviour,
+    pub(super) transfer: Transfer,
+    identify: identify::Behaviour,
+    ping: ping::Behaviour,
+}
+
+impl Behaviour {
+    pub(super) fn new(transfer: Transfer, key: PublicKey) -> Self {
+        let limits = connection_limits::ConnectionLimits::default()
+            .with_max_pending_incoming(Some(PENDING_INBOUND))
+            .with_max_established_per_peer(Some(CONNECTIONS_PER_PEER))
+            .with_max_established(Some(CONNECTIONS));
+        let identify = identify::Config::new("/ketch/1".into(), key)
+            .with_agent_version(concat!("ketch/", env!("CARGO_PKG_VERSION")).into());
+        Self {
+            limits: connection_limits::Behaviour::new(limits),
+            transfer,
+            identify: identify::Behaviour::new(identify),
+            ping: ping::Behaviour::default(),
+        }
+    }
+}
+
+/// The state of the event loop.
+pub(super) struct Task {
+    swarm: Swarm<Behaviour>,
+    commands: mpsc::Receiver<Command>,
+    addresses: watch::Sender<Vec<Multiaddr>>,
+    dialing: HashMap<ConnectionId, (PeerId, DialReply)>,
+}
+
+impl Task {
+    pub(super) fn new(
+        swarm: Swarm<Behaviour>,
+        commands: mpsc::Receiver<Command>,
+        addresses: watch::Sender<Vec<Multiaddr>>,
+    ) -> Self {
+        Self { swarm, commands, addresses, dialing: HashMap::new() }
+    }
+
+    /// Runs until it is told to shut down or every [`Node`](super::Node) is gone.
+    pub(super) async fn run(mut self) {
+        loop {
+            tokio::select! {
+                event = self.swarm.select_next_some() => self.on_event(event),
+                command = self.commands.recv() => match command {
+                    Some(Command::Dial { peer, address, reply }) => self.dial(peer, address, reply),
+                    Some(Command::Close(id)) => {
+                        self.swarm.close_connection(id);
+                    }
+                    Some(Command::Shutdown(done)) => {
+                        self.close_all().await;
+                        // Whoever asked may not wait for it.
+                        let _ = done.send(());
+                        return;
+                    }
+                    None => return self.close_all().await,
+                },
+            }
+        }
+    }
+
+    fn dial(&mut self, peer: PeerId, address: Multiaddr, reply: DialReply) {
+        let options = DialOpts::peer_id(peer).condition(PeerCondition::Always);
+        // A TCP connect from the listening port to the same address twice would clash with itself.
+        let options = match TransportKind::of(&address) {
+            Some(TransportKind::Tcp) | None => options.allocate_new_port(),
+            Some(TransportKind::Quic) => options,
+        };
+        let options = options.addresses(vec![address]).build();
+        let id = options.connection_id();
+        self.dialing.insert(id, (peer, reply));
+        if let Err(error) = self.swarm.dial(options) {
+            self.dial_failed(id, error);
+        }
+    }
+
+    fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        match event {
+            SwarmEvent::ConnectionEstablished { connection_id, .. } => self.established(connection_id),
+            SwarmEvent::OutgoingConnectionError { connection_id, error, .. } => {
+                self.dial_failed(connection_id, error);
+            }
+            SwarmEvent::IncomingConnectionError { connection_id, send_back_addr, error, .. } => {
+                tracing::debug!(address = %send_back_addr, %error, "an inbound connection failed");
+                self.transfer().ended(connection_id, CloseReason::Local);
+            }
+            SwarmEvent::ConnectionClosed { connection_id, cause, .. } => {
+                self.transfer().ended(connection_id, close_reason(cause));
+            }
+            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {
+                self.addresses.send_replace(self.swarm.listeners().cloned().collect());
+            }
+            SwarmEvent::ListenerError { error, .. } => tracing::warn!(%error, "a listener failed"),
+            SwarmEvent::ListenerClosed { addresses, reason, .. } => {
+                tracing::warn!(?addresses, ?reason, "a listener ended");
+            }
+            SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received {
+                connection_id,
+                info,
+                ..
+            })) => self.transfer().identified(connection_id, info.agent_version),
+            _ => {}
+        }
+    }
+
+    fn established(&mut self, id: ConnectionId) {
+        let Some((_, reply)) = self.dialing.remove(&id) else { return };
+        let Some(connection) = self.transfer().connection(id) else { return };
+        if reply.send(Ok(connection)).is_err() {
+            // Another address was faster, or whoever dialed gave up.
+            self.swarm.close_connection(id);
+        }
+    }
+
+    fn dial_failed(&mut self, id: ConnectionId, error: libp2p::swarm::DialError) {
+        self.transfer().ended(id, CloseReason::Local);
+        if let Some((peer, reply)) = self.dialing.remove(&id) {
+            // Another address may have been faster.
+            let _ = reply.send(Err(explain(error, peer)));
+        }
+    }
+
+    async fn close_all(&mut self) {
+        let open = self.transfer().connections().collect::<Vec<_>>();
+        for &id in &open {
+            self.swarm.close_connection(id);
+        }
+        if timeout(SHUTDOWN_TIMEOUT, self.drain()).await.is_err() {
+            tracing::debug!("some peers did not take the end of their connection in time");
+        }
+        if !open.is_empty() {
+            tokio::time::sleep(QUIC_FAREWELL).await;
+        }
+    }
+
+    async fn drain(&mut self) {
+        while self.transfer().connections().next().is_some() {
+            let event = self.swarm.select_next_some().await;
+            self.on_event(event);
+        }
+    }
+
+    fn transfer(&mut self) -> &mut Transfer {
+        &mut self.swarm.behaviour_mut().transfer
+    }
+}
+
+fn close_reason(cause: Option<ConnectionError>) -> CloseReason {
+    match cause {
+        None => CloseReason::Local,
+        Some(ConnectionError::KeepAliveTimeout) => CloseReason::Idle,
+        Some(ConnectionError::IO(error)) => CloseReason::Lost(ketch_channel::describe(&error)),
+    }
+}

@@ -1,0 +1,80 @@
+//! Why a transfer did not come to its end.
+
+use std::io;
+
+use ketch_protocol::session::SessionError;
+
+use crate::{
+    swarm::{DialError, StreamError, TransportKind},
+    tree::{TargetError, Unfinished},
+};
+
+/// Why nothing, or not all, was received.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// The destination can't be written.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The destination can't be looked at.
+    #[error("looking at the destination")]
+    LookAtTarget(#[source] io::Error),
+    /// The ticket has no address for the transport.
+    #[error("the ticket has no address {}", over(*transport))]
+    NoAddress {
+        /// What was asked for.
+        transport: Option<TransportKind>,
+    },
+    /// The sender could not be reached.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// No control stream could be opened.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The control stream failed before the session began.
+    #[error("opening the session")]
+    Control(#[source] io::Error),
+    /// The sender is connected and says nothing.
+    #[error("opening the session: no answer within {seconds} s")]
+    Silent {
+        /// How long it was waited for, in seconds.
+        seconds: u64,
+    },
+    /// The session ended early.
+    #[error("{error}")]
+    Session {
+        /// Why.
+        error: SessionError,
+        /// What is kept of large files for the next try.
+        unfinished: Unfinished,
+    },
+    /// Stopped before a session began.
+    #[error("interrupted")]
+    Interrupted,
+    /// The system gave no random numbers.
+    #[error("making a session id")]
+    Random(#[source] getrandom::Error),
+}
+
+fn over(transport: Option<TransportKind>) -> String {
+    transport.map_or_else(|| "that can be dialed".into(), |transport| format!("for {transport}"))
+}
+
+/// Why an offer ended without its uses being spent.
+#[derive(Debug, thiserror::Error)]
+pub enum OfferError {
+    /// A session ended in a way that no further try would mend.
+    #[error("{0}")]
+    Session(SessionError),
+    /// The offer expired.
+    #[error("the offer has expired")]
+    Expired,
+    /// The offer's state could not be written.
+    #[error("keeping the offer")]
+    State(#[from] io::Error),
+    /// Stopped by its user.
+    #[error("interrupted")]
+    Interrupted,
+    /// The node has stopped.
+    #[error("the node has stopped")]
+    Stopped,
+}

@@ -1,0 +1,114 @@
+//! What a transfer tells whoever started it.
+
+use std::time::Duration;
+
+use ketch_protocol::{
+    message::{Counts, Totals},
+    problem::Problem,
+    session::{SessionError, receiver::Answer},
+};
+use tokio::sync::oneshot;
+
+use crate::swarm::{Connection, Multiaddr, PeerId, TransportKind};
+
+/// Something happened in a transfer.
+#[derive(Debug)]
+pub enum Event {
+    /// The offered tree was counted.
+    Counted(Totals),
+    /// A connection with the other peer stands.
+    Connected(Route),
+    /// A peer asked and was turned away.
+    TurnedAway {
+        /// Who asked.
+        peer: PeerId,
+        /// Why, for the local user only.
+        why: String,
+    },
+    /// The sender has admitted the receiver; the session runs.
+    Admitted {
+        /// The other side.
+        peer: PeerId,
+        /// What is on offer, as far as the sender has counted.
+        estimate: Option<Totals>,
+    },
+    /// A person must agree before anything is written.
+    Consult(Consultation),
+    /// How far a session is; several times a second.
+    Progress(Progress),
+    /// One entry was not stored as listed.
+    Problem(Problem),
+    /// A session of a sender that goes on offering has ended.
+    SessionEnded {
+        /// The receiver.
+        peer: PeerId,
+        /// How it ended.
+        outcome: Result<Report, SessionError>,
+    },
+}
+
+/// How bytes travel to a peer.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// The other side.
+    pub peer: PeerId,
+    /// Over what.
+    pub transport: TransportKind,
+    /// Its address on this connection.
+    pub address: Multiaddr,
+}
+
+impl Route {
+    /// The route of a connection.
+    pub(super) fn of(connection: &Connection) -> Self {
+        Self {
+            peer: connection.peer(),
+            transport: connection.transport(),
+            address: connection.remote_address().clone(),
+        }
+    }
+}
+
+/// What a person needs to decide, and where the answer goes.
+#[derive(Debug)]
+pub struct Consultation {
+    /// What was listed so far.
+    pub listed: Totals,
+    /// Whether that is all.
+    pub complete: bool,
+    /// Some of the names, those whose last or any component begins with a dot first, not escaped yet.
+    pub names: Vec<ketch_protocol::path::EntryPath>,
+    /// Takes the answer. Dropping it declines.
+    pub reply: oneshot::Sender<Answer>,
+}
+
+/// How far a session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// What was listed so far.
+    pub listed: Totals,
+    /// Whether that is all.
+    pub list_complete: bool,
+    /// The account so far.
+    pub counts: Counts,
+    /// Bytes of content that crossed in this session.
+    pub moved_bytes: u64,
+    /// Bytes that an earlier session had left.
+    pub resumed_bytes: u64,
+}
+
+/// What a session came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// The account, the same on both sides.
+    pub counts: Counts,
+    /// Bytes of content that crossed in this session.
+    pub moved_bytes: u64,
+    /// Bytes that an earlier session had left.
+    pub resumed_bytes: u64,
+    /// From the first hello until every file had its final name.
+    pub ready: Duration,
+    /// From the first hello until everything was as durable as asked; the sender takes the word of the
+    /// receiver for it.
+    pub durable: Duration,
+}

@@ -1,0 +1,61 @@
+//! One session between two peers: joins the decisions of `ketch-protocol`, the streams of a connection and
+//! the trees on disk through bounded queues.
+//!
+//! [`receive`] runs the receiver, [`offer`](fn@offer) the sender; both tell what happens as [`Event`]s. A
+//! data stream has two halves: an async one that moves blocks, and a blocking one (`reading`, `storing`) that
+//! turns files into blocks or blocks into files, many small files at a time.
+
+mod error;
+mod event;
+mod line;
+mod listing;
+mod offer;
+mod planning;
+mod queue;
+mod reading;
+mod receive;
+mod receiving;
+mod registry;
+mod sending;
+mod storing;
+
+use std::time::Duration;
+
+use ketch_protocol::message::SessionId;
+
+pub use error::{OfferError, ReceiveError};
+pub use event::{Consultation, Event, Progress, Report, Route};
+pub use offer::{OfferRequest, offer};
+pub use receive::{ReceiveRequest, receive};
+
+/// How files are laid on data streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// Segments back to back on a few streams.
+    #[default]
+    Bundle,
+    /// A stream for each file.
+    Files,
+}
+
+/// How often progress is told: as often as an eye can follow.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Runs blocking work on the runtime's bounded pool of threads. A panic there goes on here.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // Only a runtime that is shutting down cancels blocking work; nobody waits for it then.
+            Err(_cancelled) => std::future::pending().await,
+        },
+    }
+}
+
+/// A name for a new session.
+fn random_session() -> Result<SessionId, getrandom::Error> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id)?;
+    Ok(SessionId(id))
+}

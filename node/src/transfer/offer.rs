@@ -1,0 +1,253 @@
+//! Offering a source until its uses are spent.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use ketch_protocol::{
+    io::StreamKind,
+    limits::HELLO_TIMEOUT_S,
+    message::{Ask, Counts},
+    problem::Reason,
+    session::SessionError,
+};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Layout, OfferError,
+    event::{Event, Report},
+    listing::count,
+    sending::{Outgoing, Sending},
+};
+use crate::{
+    swarm::{Connection, Inbound, PeerId, Stream},
+    tree::Source,
+    trust::{HeldOffer, Secret},
+};
+
+/// Sessions at once, admitted ones and strangers that have said nothing yet.
+const SESSIONS: usize = 64;
+
+/// What to offer, and how.
+#[derive(Debug)]
+pub struct OfferRequest {
+    /// Who may have it, and how often.
+    pub offer: HeldOffer,
+    /// The tree.
+    pub source: Source,
+    /// How files are laid on streams.
+    pub layout: Layout,
+}
+
+/// Answers peers until the uses are spent; the accounts of the sessions that spent them. Cancelling `stop`
+/// tells the peers of running sessions.
+pub async fn offer(
+    inbound: &mut Inbound,
+    request: OfferRequest,
+    events: &mpsc::Sender<Event>,
+    stop: &CancellationToken,
+) -> Result<Vec<Counts>, OfferError> {
+    let outgoing = Outgoing {
+        source: request.source,
+        layout: request.layout,
+        estimate: Arc::default(),
+        events: events.clone(),
+    };
+    start_counting(&outgoing);
+    let offering = Offering {
+        single: request.offer.uses_left() == 1,
+        offer: Arc::new(Mutex::new(request.offer)),
+        outgoing,
+        admitted: Arc::default(),
+        sessions: JoinSet::new(),
+        begun: 0,
+        spent: Vec::new(),
+    };
+    offering.run(inbound, stop).await
+}
+
+struct Offering {
+    offer: Arc<Mutex<HeldOffer>>,
+    /// Whether it was good for one receiver when it began.
+    single: bool,
+    outgoing: Outgoing,
+    admitted: Arc<Mutex<Admitted>>,
+    sessions: JoinSet<Ended>,
+    begun: u64,
+    spent: Vec<Counts>,
+}
+
+/// The running session of each admitted peer, by its number. A peer that comes again replaces the session
+/// it had: that one's connection may be dead without this side having noticed.
+type Admitted = HashMap<PeerId, (u64, CancellationToken)>;
+
+struct Ended {
+    number: u64,
+    peer: PeerId,
+    outcome: Result<Report, SessionError>,
+}
+
+impl Offering {
+    async fn run(
+        mut self,
+        inbound: &mut Inbound,
+        stop: &CancellationToken,
+    ) -> Result<Vec<Counts>, OfferError> {
+        let mut expiry = pin!(expire(lock(&self.offer).expires_s()));
+        let mut expired = false;
+        while !expired || !lock(&self.admitted).is_empty() {
+            tokio::select! {
+                arrived = inbound.next(), if self.sessions.len() < SESSIONS => {
+                    let Some((connection, stream)) = arrived else { return Err(OfferError::Stopped) };
+                    self.start(connection, stream, stop);
+                }
+                Some(ended) = self.sessions.join_next() => {
+                    let Ok(ended) = ended else { continue };
+                    if let Some(end) = self.conclude(ended).await {
+                        return end;
+                    }
+                }
+                () = stop.cancelled() => {
+                    while self.sessions.join_next().await.is_some() {}
+                    return Err(OfferError::Interrupted);
+                }
+                () = &mut expiry, if !expired => expired = true,
+            }
+        }
+        Err(OfferError::Expired)
+    }
+
+    fn start(&mut self, connection: Connection, stream: Stream, stop: &CancellationToken) {
+        self.begun += 1;
+        let (number, peer, own_stop) = (self.begun, connection.peer(), stop.child_token());
+        let judge = Judge {
+            offer: Arc::clone(&self.offer),
+            admitted: Arc::clone(&self.admitted),
+            peer,
+            number,
+            stop: own_stop.clone(),
+        };
+        let outgoing = self.outgoing.clone();
+        self.sessions.spawn(async move {
+            let outcome = answer(connection, stream, outgoing, judge, own_stop).await;
+            Ended { number, peer, outcome }
+        });
+    }
+
+    /// Notes the end of a session; the end of the offer, if it is.
+    async fn conclude(&mut self, ended: Ended) -> Option<Result<Vec<Counts>, OfferError>> {
+        let Ended { number, peer, outcome } = ended;
+        if !self.dismiss(peer, number) {
+            return None;
+        }
+        let counts = outcome.as_ref().ok().map(|report| report.counts);
+        let fatal = outcome.as_ref().err().filter(|error| self.single && is_fatal(error)).cloned();
+        // Nobody listens any more: the offer goes on.
+        let _ = self.outgoing.events.send(Event::SessionEnded { peer, outcome }).await;
+        let Some(counts) = counts else { return fatal.map(|error| Err(OfferError::Session(error))) };
+        self.spent.push(counts);
+        match lock(&self.offer).spend(peer) {
+            Ok(0) => Some(Ok(std::mem::take(&mut self.spent))),
+            Ok(_) => None,
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+
+    /// Forgets a session; whether it was admitted and not replaced.
+    fn dismiss(&self, peer: PeerId, number: u64) -> bool {
+        let mut admitted = lock(&self.admitted);
+        let current = admitted.get(&peer).is_some_and(|(running, _)| *running == number);
+        if current {
+            admitted.remove(&peer);
+        }
+        current
+    }
+}
+
+/// Decides about one peer's ask.
+pub(super) struct Judge {
+    offer: Arc<Mutex<HeldOffer>>,
+    admitted: Arc<Mutex<Admitted>>,
+    peer: PeerId,
+    number: u64,
+    stop: CancellationToken,
+}
+
+impl Judge {
+    /// Admits the peer, or says why not, for the local user.
+    pub(super) fn admit(&self, ask: &Ask) -> Result<(), String> {
+        let secret = Secret::from_bytes(ask.secret.0);
+        let admitted = lock(&self.offer).admit(self.peer, &secret, now_s());
+        admitted.map_err(|refusal| refusal.to_string())?;
+        let running = (self.number, self.stop.clone());
+        if let Some((_, replaced)) = lock(&self.admitted).insert(self.peer, running) {
+            replaced.cancel();
+        }
+        Ok(())
+    }
+}
+
+/// Runs the session that a peer begins on a stream.
+async fn answer(
+    connection: Connection,
+    mut stream: Stream,
+    outgoing: Outgoing,
+    judge: Judge,
+    stop: CancellationToken,
+) -> Result<Report, SessionError> {
+    let lost = |detail: String| SessionError::Lost { awaited: "the kind of a stream", detail };
+    let kind = timeout(Duration::from_secs(HELLO_TIMEOUT_S), StreamKind::read(&mut stream)).await;
+    match kind {
+        Ok(Ok(StreamKind::Control)) => Sending::new(connection, outgoing, judge).run(stream, &stop).await,
+        Ok(Ok(StreamKind::Data(_))) => Err(lost("content came to a sender".into())),
+        Ok(Err(error)) => Err(lost(error.to_string())),
+        Err(_) => Err(lost(format!("nothing came within {HELLO_TIMEOUT_S} s"))),
+    }
+}
+
+/// What no further try of the same receiver would mend without its user doing something first.
+fn is_fatal(error: &SessionError) -> bool {
+    match error {
+        SessionError::Refused(stop) => matches!(stop.reason, Reason::NoSpace | Reason::ReadOnly),
+        SessionError::Stopped(_)
+        | SessionError::Violation(_)
+        | SessionError::Timeout { .. }
+        | SessionError::Lost { .. } => false,
+    }
+}
+
+/// Resolves when an offer expires; never for one that does not.
+async fn expire(expires_s: Option<u64>) {
+    match expires_s {
+        Some(expires_s) => sleep(Duration::from_secs(expires_s.saturating_sub(now_s()))).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Counts the tree beside everything else, so that receivers can be told how much it is.
+fn start_counting(outgoing: &Outgoing) {
+    let Outgoing { source, estimate, events, .. } = outgoing.clone();
+    tokio::task::spawn_blocking(move || {
+        let totals = *estimate.get_or_init(|| count(&source));
+        // Nobody listens any more.
+        let _ = events.blocking_send(Event::Counted(totals));
+    });
+}
+
+/// Seconds since 1970.
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// What is guarded is whole between any two statements, so a panic elsewhere leaves it usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,203 @@
+//! Turns files into segments: the blocking half of a sender's data stream.
+
+use std::sync::Arc;
+
+use ketch_protocol::{
+    hash::Hasher,
+    limits::BLOCK_BYTES,
+    manifest::{Entry, EntryId},
+    problem::{Cause, Problem},
+    record::segment::{
+        Span, put_aborted, put_begin, put_block_length, put_digest, put_end,
+    },
+    session::sender::{Job, Wanted},
+};
+
+use super::queue::{LargeFile, Need, Piece};
+use crate::tree::{Source, SourceFile};
+
+/// Reads one piece after another, a block at a time.
+#[derive(Debug)]
+pub(super) struct Reading {
+    source: Source,
+    /// Files of the piece at hand, the next one last.
+    files: Vec<Job>,
+    open: Option<Open>,
+    /// Content read for hashes alone; it goes nowhere.
+    scratch: Vec<u8>,
+}
+
+/// A span being read.
+#[derive(Debug)]
+struct Open {
+    id: EntryId,
+    entry: Arc<Entry>,
+    file: Handle,
+    span: Span,
+    need: Need,
+    hasher: Hasher,
+    /// Bytes of the span read so far.
+    read: u64,
+}
+
+#[derive(Debug)]
+enum Handle {
+    Own(SourceFile),
+    Shared(Arc<LargeFile>),
+}
+
+/// What reading a part of a span came to.
+enum Step {
+    /// The block is full.
+    Full,
+    /// The span is closed.
+    Closed,
+}
+
+impl Reading {
+    pub(super) fn new(source: Source) -> Self {
+        Self { source, files: Vec::new(), open: None, scratch: Vec::new() }
+    }
+
+    /// Whether the piece at hand is done.
+    pub(super) fn is_idle(&self) -> bool {
+        self.files.is_empty() && self.open.is_none()
+    }
+
+    /// Takes the next piece; only when idle.
+    pub(super) fn begin(&mut self, piece: Piece) {
+        match piece {
+            Piece::Files(mut files) => {
+                files.reverse();
+                self.files = files;
+            }
+            Piece::Span(large, span, need) => self.open = Some(Open::shared(large, span, need)),
+        }
+    }
+
+    /// Appends segments to `block` until it has about [`BLOCK_BYTES`] of content or the piece is done.
+    /// What can't be read costs its own segment.
+    pub(super) fn fill(&mut self, block: &mut Vec<u8>) {
+        loop {
+            if let Some(open) = &mut self.open {
+                match open.read_into(block, &mut self.scratch, &self.source) {
+                    Step::Full => return,
+                    Step::Closed => self.open = None,
+                }
+            } else if let Some(job) = self.files.pop() {
+                self.open = open_whole(&self.source, job, block);
+            } else {
+                return;
+            }
+        }
+    }
+}
+
+fn open_whole(source: &Source, job: Job, block: &mut Vec<u8>) -> Option<Open> {
+    let span = Span::whole(job.entry.size());
+    let need = match job.wanted {
+        Wanted::Content => Need::Content,
+        Wanted::Digest => Need::Digest,
+        // A file of one segment has no ranges; the session refuses such a wish.
+        Wanted::Parts { .. } => return None,
+    };
+    match source.open_file(&job.entry) {
+        Ok(file) => {
+            let hasher = span.hasher(job.entry.size());
+            Some(Open { id: job.id, entry: job.entry, file: Handle::Own(file), span, need, hasher, read: 0 })
+        }
+        Err(problem) => {
+            put_begin(block, job.id, span);
+            put_aborted(block, problem.cause, &problem.detail);
+            None
+        }
+    }
+}
+
+impl Open {
+    fn shared(large: Arc<LargeFile>, span: Span, need: Need) -> Self {
+        let (id, entry) = (large.job.id, Arc::clone(&large.job.entry));
+        let hasher = span.hasher(entry.size());
+        Self { id, entry, file: Handle::Shared(large), span, need, hasher, read: 0 }
+    }
+
+    fn read_into(&mut self, block: &mut Vec<u8>, scratch: &mut Vec<u8>, source: &Source) -> Step {
+        match self.try_read_into(block, scratch, source) {
+            Ok(step) => step,
+            Err(problem) => {
+                let has_begun = self.need == Need::Content && self.read > 0;
+                if !has_begun {
+                    put_begin(block, self.id, self.span);
+                }
+                put_aborted(block, problem.cause, &problem.detail);
+                Step::Closed
+            }
+        }
+    }
+
+    fn try_read_into(
+        &mut self,
+        block: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+        source: &Source,
+    ) -> Result<Step, Problem> {
+        while self.read < self.span.length() {
+            // A digest puts nothing, but a thread should not be kept for a whole range of a slow disk.
+            if block.len() >= BLOCK_BYTES {
+                return Ok(Step::Full);
+            }
+            let length = (self.span.length() - self.read).min(BLOCK_BYTES as u64) as usize;
+            scratch.resize(length.max(scratch.len()), 0);
+            let bytes = &mut scratch[..length];
+            self.read_exactly(bytes, source)?;
+            self.hasher.update(bytes);
+            if self.need == Need::Content {
+                if self.read == 0 {
+                    put_begin(block, self.id, self.span);
+                }
+                put_block_length(block, length);
+                block.extend_from_slice(bytes);
+            }
+            self.read += length as u64;
+        }
+        self.close(block, source)?;
+        Ok(Step::Closed)
+    }
+
+    fn read_exactly(&self, bytes: &mut [u8], source: &Source) -> Result<(), Problem> {
+        let offset = self.span.offset() + self.read;
+        let read = self.file(source)?.read_at(bytes, offset).map_err(|error| {
+            Problem::new(self.entry.path.clone(), Cause::Unreadable, format_args!("reading: {error}"))
+        })?;
+        if read < bytes.len() {
+            let end = offset + read as u64;
+            let detail = format_args!("{} bytes were listed, it ends after {end}", self.entry.size());
+            return Err(Problem::new(self.entry.path.clone(), Cause::Changed, detail));
+        }
+        Ok(())
+    }
+
+    fn close(&self, block: &mut Vec<u8>, source: &Source) -> Result<(), Problem> {
+        let last = match &self.file {
+            Handle::Own(_) => true,
+            Handle::Shared(large) => large.is_last_read(),
+        };
+        if last && !self.file(source)?.is_unchanged() {
+            return Err(Problem::new(self.entry.path.clone(), Cause::Changed, ""));
+        }
+        match self.need {
+            Need::Content => put_end(block, self.hasher.finish()),
+            Need::Digest => put_digest(block, self.id, self.span, self.hasher.finish()),
+        }
+        Ok(())
+    }
+
+    fn file(&self, source: &Source) -> Result<&SourceFile, Problem> {
+        match &self.file {
+            Handle::Own(file) => Ok(file),
+            Handle::Shared(large) => {
+                large.opened.get_or_init(|| source.open_file(&large.job.entry)).as_ref().map_err(Clone::clone)
+            }
+        }
+    }
+}

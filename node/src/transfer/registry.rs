@@ -1,0 +1,197 @@
+//! What a receiver awaits content for: entries that are planned and not settled, by id.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use ketch_protocol::{
+    manifest::{Entry, EntryId},
+    record::segment::Span,
+};
+
+use crate::tree::{Existing, Partial};
+
+/// Shared by the planner, which adds, and the data streams, which look up.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    state: Mutex<State>,
+    planned: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    awaited: HashMap<EntryId, Awaited>,
+    /// Entries below this id are planned.
+    planned: u64,
+    closed: bool,
+}
+
+/// What is awaited of an entry.
+#[derive(Debug, Clone)]
+pub(super) enum Awaited {
+    /// The content of a file of one segment.
+    Content(Arc<Entry>),
+    /// The content or the hashes of ranges of a large file.
+    Ranges(Arc<Incoming>),
+    /// Hashes, to compare with the stored file.
+    Digest(Arc<Comparison>),
+}
+
+/// A large file while its ranges come in on several streams.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) entry: Arc<Entry>,
+    pub(super) partial: Partial,
+    missing: AtomicU64,
+}
+
+impl Incoming {
+    pub(super) fn new(entry: Arc<Entry>, partial: Partial) -> Self {
+        let missing = AtomicU64::new(Span::count(entry.size()));
+        Self { entry, partial, missing }
+    }
+
+    /// Notes that a range is stored and checked; says whether it was the last.
+    pub(super) fn is_last_stored(&self) -> bool {
+        self.missing.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+/// A stored file while the sender's hashes are compared with it.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    pub(super) entry: Arc<Entry>,
+    pub(super) existing: Existing,
+    unequal: AtomicBool,
+    missing: AtomicU64,
+}
+
+/// What a comparison has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// More hashes are awaited, or a difference was found before.
+    Open,
+    /// All of them are equal.
+    Equal,
+    /// This is the first difference.
+    Different,
+}
+
+impl Comparison {
+    pub(super) fn new(entry: Arc<Entry>, existing: Existing) -> Self {
+        let missing = AtomicU64::new(Span::count(entry.size()));
+        Self { entry, existing, unequal: AtomicBool::new(false), missing }
+    }
+
+    /// Notes whether one span is equal.
+    pub(super) fn note(&self, equal: bool) -> Verdict {
+        if !equal {
+            let first = !self.unequal.swap(true, Ordering::AcqRel);
+            return if first { Verdict::Different } else { Verdict::Open };
+        }
+        let last = self.missing.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last && !self.unequal.load(Ordering::Acquire) { Verdict::Equal } else { Verdict::Open }
+    }
+}
+
+/// What is known of an entry that content came for.
+#[derive(Debug)]
+pub(super) enum Lookup {
+    /// It is awaited.
+    Awaited(Awaited),
+    /// It is settled, or nothing was asked of it: what came is of no use.
+    Settled,
+    /// The session is over.
+    Closed,
+}
+
+impl Registry {
+    /// Adds what is awaited of a batch and declares all entries below `end` planned.
+    pub(super) fn plan(&self, awaited: Vec<(EntryId, Awaited)>, end: EntryId) {
+        let mut state = self.lock();
+        state.awaited.extend(awaited);
+        state.planned = end.0;
+        drop(state);
+        self.planned.notify_all();
+    }
+
+    /// Awaits something else of an entry than before.
+    pub(super) fn replace(&self, id: EntryId, awaited: Awaited) {
+        self.lock().awaited.insert(id, awaited);
+    }
+
+    /// Nothing more is awaited of an entry.
+    pub(super) fn settle(&self, id: EntryId) {
+        self.lock().awaited.remove(&id);
+    }
+
+    /// What is awaited of an entry; blocks until it is planned.
+    pub(super) fn look_up(&self, id: EntryId) -> Lookup {
+        let mut state = self.lock();
+        while !state.closed && state.planned <= id.0 {
+            state = self.planned.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.closed {
+            return Lookup::Closed;
+        }
+        state.awaited.get(&id).cloned().map_or(Lookup::Settled, Lookup::Awaited)
+    }
+
+    /// Ends the session: whoever waits is told, and everything is dropped.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.awaited.clear();
+        drop(state);
+        self.planned.notify_all();
+    }
+
+    /// The guarded value is whole between any two statements, so a panic elsewhere leaves it usable.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ketch_protocol::{
+        manifest::{EntryKind, Timestamp},
+        path::EntryPath,
+    };
+
+    use super::*;
+
+    fn awaited(name: &str) -> Awaited {
+        let path = EntryPath::parse(name.as_bytes()).unwrap();
+        let kind = EntryKind::File { size: 1 };
+        Awaited::Content(Arc::new(Entry { path, kind, mode: 0, mtime: Timestamp::default() }))
+    }
+
+    #[test]
+    fn what_is_planned_is_awaited_until_it_is_settled() {
+        let registry = Registry::default();
+        registry.plan(vec![(EntryId(1), awaited("a"))], EntryId(3));
+        assert!(matches!(registry.look_up(EntryId(1)), Lookup::Awaited(Awaited::Content(_))));
+        assert!(matches!(registry.look_up(EntryId(2)), Lookup::Settled));
+        registry.settle(EntryId(1));
+        assert!(matches!(registry.look_up(EntryId(1)), Lookup::Settled));
+    }
+
+    #[test]
+    fn content_that_is_early_waits_for_its_plan_or_the_end() {
+        let registry = Arc::new(Registry::default());
+        let look_up = |id| {
+            let registry = Arc::clone(&registry);
+            std::thread::spawn(move || registry.look_up(EntryId(id)))
+        };
+        let (planned, never) = (look_up(0), look_up(9));
+        registry.plan(vec![(EntryId(0), awaited("a"))], EntryId(1));
+        assert!(matches!(planned.join().unwrap(), Lookup::Awaited(_)));
+        registry.close();
+        assert!(matches!(never.join().unwrap(), Lookup::Closed));
+    }
+}

@@ -1,0 +1,295 @@
+//! Turns segments into files: the blocking half of a receiver's data stream.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use ketch_protocol::{
+    hash::{ContentHash, Hasher},
+    limits::{BLOCK_BYTES, WHOLE_BYTES},
+    manifest::{Entry, EntryId},
+    message::Run,
+    problem::{Cause, Problem},
+    record::segment::{Decoder, Item, Span},
+    session::{Stop, Violation, receiver::Outcome},
+};
+
+use super::{
+    event::Progress,
+    registry::{Awaited, Comparison, Incoming, Lookup, Registry, Verdict},
+};
+use crate::tree::{NewFile, Target, Trouble};
+
+/// What all data streams of a session share.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) target: Target,
+    pub(super) registry: Registry,
+    /// Bytes of content that came in, for progress.
+    pub(super) moved_bytes: AtomicU64,
+    /// Bytes that an earlier session left and that are checked rather than sent.
+    pub(super) resumed_bytes: AtomicU64,
+}
+
+impl Store {
+    pub(super) fn new(target: Target) -> Self {
+        let (moved_bytes, resumed_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { target, registry: Registry::default(), moved_bytes, resumed_bytes }
+    }
+
+    /// The bytes of a progress that is otherwise empty.
+    pub(super) fn moved(&self) -> Progress {
+        Progress {
+            moved_bytes: self.moved_bytes.load(Ordering::Relaxed),
+            resumed_bytes: self.resumed_bytes.load(Ordering::Relaxed),
+            ..Progress::default()
+        }
+    }
+}
+
+/// What came of a block.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    /// What is known of entries now.
+    pub(super) outcomes: Vec<(EntryId, Outcome)>,
+    /// Why the session must end, if it must.
+    pub(super) end: Option<EndCause>,
+}
+
+/// Why a data stream ends the session.
+#[derive(Debug)]
+pub(super) enum EndCause {
+    /// The peer broke the protocol.
+    Violation(Violation),
+    /// This side cannot store anything.
+    Stop(Stop),
+}
+
+/// Stores what one data stream brings.
+#[derive(Debug)]
+pub(super) struct Storing {
+    store: Arc<Store>,
+    decoder: Decoder,
+    current: Current,
+    buffer: Vec<u8>,
+}
+
+/// The segment that is coming in.
+#[derive(Debug)]
+enum Current {
+    /// Between segments.
+    None,
+    /// Of no use; its bytes are passed over.
+    Ignored,
+    Whole { id: EntryId, entry: Arc<Entry>, hasher: Hasher, file: Box<NewFile> },
+    Range { id: EntryId, incoming: Arc<Incoming>, span: Span, hasher: Hasher, written: u64 },
+}
+
+impl Storing {
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        Self { store, decoder: Decoder::default(), current: Current::None, buffer: Vec::new() }
+    }
+
+    /// Takes the next bytes of the stream.
+    pub(super) fn take(&mut self, mut block: &[u8]) -> Stored {
+        let mut stored = Stored::default();
+        while stored.end.is_none() {
+            match self.decoder.next_item(&mut block) {
+                Ok(Some(item)) => self.take_item(item, &mut stored),
+                Ok(None) => break,
+                Err(error) => stored.end = Some(EndCause::Violation(error.into())),
+            }
+        }
+        stored
+    }
+
+    /// Takes the end of the stream.
+    pub(super) fn finish(&self) -> Result<(), Violation> {
+        self.decoder.finish().map_err(Into::into)
+    }
+
+    fn take_item(&mut self, item: Item<'_>, stored: &mut Stored) {
+        let taken = match item {
+            Item::Begin { id, span } => self.begin(id, span),
+            Item::Data(bytes) => self.data(bytes),
+            Item::End(hash) => self.end(hash),
+            Item::Aborted { cause, detail } => self.aborted(cause, detail),
+            Item::Digest { id, span, hash } => self.digest(id, span, hash),
+        };
+        match taken {
+            Ok(None) => {}
+            Ok(Some(outcome)) => stored.outcomes.push(outcome),
+            Err(Failure::Entry(id, Trouble::Problem(problem))) => {
+                self.store.registry.settle(id);
+                stored.outcomes.push((id, Outcome::Problem(problem)));
+            }
+            Err(Failure::Entry(_, Trouble::Guard { reason, path, source })) => {
+                stored.end = Some(EndCause::Stop(Stop::at(path, reason, source)));
+            }
+            Err(Failure::Violation(violation)) => stored.end = Some(EndCause::Violation(violation)),
+        }
+    }
+
+    fn begin(&mut self, id: EntryId, span: Span) -> Taken {
+        self.current = Current::Ignored;
+        match self.store.registry.look_up(id) {
+            Lookup::Closed | Lookup::Settled | Lookup::Awaited(Awaited::Digest(_)) => {}
+            Lookup::Awaited(Awaited::Content(entry)) => {
+                check_span(id, span, &entry)?;
+                let file = self.store.target.create(&entry).map_err(|trouble| Failure::Entry(id, trouble))?;
+                let hasher = span.hasher(entry.size());
+                self.current = Current::Whole { id, entry, hasher, file: Box::new(file) };
+            }
+            Lookup::Awaited(Awaited::Ranges(incoming)) => {
+                check_span(id, span, &incoming.entry)?;
+                let hasher = span.hasher(incoming.entry.size());
+                self.current = Current::Range { id, incoming, span, hasher, written: 0 };
+            }
+        }
+        Ok(None)
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> Taken {
+        self.store.moved_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let (id, written) = match &mut self.current {
+            Current::None | Current::Ignored => return Ok(None),
+            Current::Whole { id, hasher, file, .. } => {
+                hasher.update(bytes);
+                (*id, file.write(bytes))
+            }
+            Current::Range { id, incoming, span, hasher, written } => {
+                hasher.update(bytes);
+                let offset = span.offset() + *written;
+                *written += bytes.len() as u64;
+                (*id, incoming.partial.write_at(offset, bytes))
+            }
+        };
+        written.map(|()| None).map_err(|trouble| {
+            self.current = Current::Ignored;
+            Failure::Entry(id, trouble)
+        })
+    }
+
+    fn end(&mut self, hash: ContentHash) -> Taken {
+        match std::mem::replace(&mut self.current, Current::None) {
+            Current::None | Current::Ignored => Ok(None),
+            Current::Whole { id, entry, hasher, file } => {
+                check_hash(&entry, hash, hasher.finish()).map_err(|problem| Failure::Entry(id, problem))?;
+                file.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
+                self.store.registry.settle(id);
+                Ok(Some((id, Outcome::Stored)))
+            }
+            Current::Range { id, incoming, span, hasher, .. } => {
+                check_hash(&incoming.entry, hash, hasher.finish())
+                    .and_then(|()| incoming.partial.finish_range(span.index(), hash))
+                    .map_err(|trouble| Failure::Entry(id, trouble))?;
+                self.range_stored(id, &incoming)
+            }
+        }
+    }
+
+    fn range_stored(&self, id: EntryId, incoming: &Incoming) -> Taken {
+        if !incoming.is_last_stored() {
+            return Ok(None);
+        }
+        incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
+        self.store.registry.settle(id);
+        Ok(Some((id, Outcome::Stored)))
+    }
+
+    fn aborted(&mut self, cause: Cause, detail: String) -> Taken {
+        let (id, path) = match std::mem::replace(&mut self.current, Current::None) {
+            Current::None | Current::Ignored => return Ok(None),
+            Current::Whole { id, entry, .. } => (id, entry.path.clone()),
+            Current::Range { id, incoming, .. } => (id, incoming.entry.path.clone()),
+        };
+        Err(Failure::Entry(id, Trouble::Problem(Problem { path, cause, detail })))
+    }
+
+    fn digest(&mut self, id: EntryId, span: Span, hash: ContentHash) -> Taken {
+        match self.store.registry.look_up(id) {
+            Lookup::Closed | Lookup::Settled | Lookup::Awaited(Awaited::Content(_)) => Ok(None),
+            Lookup::Awaited(Awaited::Digest(comparison)) => {
+                check_span(id, span, &comparison.entry)?;
+                let equal = self.hash_existing(&comparison, span) == Some(hash);
+                self.judge(id, &comparison, comparison.note(equal))
+            }
+            Lookup::Awaited(Awaited::Ranges(incoming)) => {
+                check_span(id, span, &incoming.entry)?;
+                if incoming.partial.finished(span.index()) == Some(hash) {
+                    return self.range_stored(id, &incoming);
+                }
+                let again = Run { first: span.index(), count: 1 };
+                incoming.partial.forget_range(span.index()).map_err(|trouble| Failure::Entry(id, trouble))?;
+                Ok(Some((id, Outcome::Parts { content: vec![again], digest: Vec::new() })))
+            }
+        }
+    }
+
+    fn judge(&self, id: EntryId, comparison: &Comparison, verdict: Verdict) -> Taken {
+        let (target, entry) = (&self.store.target, &comparison.entry);
+        let failure = |trouble| Failure::Entry(id, trouble);
+        match verdict {
+            Verdict::Open => Ok(None),
+            Verdict::Equal => {
+                target.keep(entry).map_err(failure)?;
+                self.store.registry.settle(id);
+                Ok(Some((id, Outcome::Kept)))
+            }
+            Verdict::Different => {
+                target.may_replace(entry).map_err(|problem| failure(Trouble::Problem(problem)))?;
+                let awaited = await_content(target, entry).map_err(failure)?;
+                self.store.registry.replace(id, awaited);
+                Ok(Some((id, Outcome::ContentAgain)))
+            }
+        }
+    }
+
+    /// The hash of a span of the stored file; `None` when it can't be read or is shorter by now.
+    fn hash_existing(&mut self, comparison: &Comparison, span: Span) -> Option<ContentHash> {
+        self.buffer.resize(BLOCK_BYTES, 0);
+        let mut hasher = span.hasher(comparison.entry.size());
+        let mut read = 0;
+        while read < span.length() {
+            let length = (span.length() - read).min(BLOCK_BYTES as u64) as usize;
+            let bytes = &mut self.buffer[..length];
+            let got = comparison.existing.read_at(bytes, span.offset() + read).ok()?;
+            if got < length {
+                return None;
+            }
+            hasher.update(bytes);
+            read += length as u64;
+        }
+        Some(hasher.finish())
+    }
+}
+
+/// What is awaited of a file all of whose content is needed.
+pub(super) fn await_content(target: &Target, entry: &Arc<Entry>) -> Result<Awaited, Trouble> {
+    if entry.size() <= WHOLE_BYTES {
+        return Ok(Awaited::Content(Arc::clone(entry)));
+    }
+    let partial = target.partial(entry)?;
+    Ok(Awaited::Ranges(Arc::new(Incoming::new(Arc::clone(entry), partial))))
+}
+
+type Taken = Result<Option<(EntryId, Outcome)>, Failure>;
+
+#[derive(Debug)]
+enum Failure {
+    Entry(EntryId, Trouble),
+    Violation(Violation),
+}
+
+fn check_span(id: EntryId, span: Span, entry: &Entry) -> Result<(), Failure> {
+    if span.is_of(entry.size()) { Ok(()) } else { Err(Failure::Violation(Violation::NoSuchPart(id))) }
+}
+
+fn check_hash(entry: &Entry, sent: ContentHash, stored: ContentHash) -> Result<(), Trouble> {
+    if sent == stored {
+        return Ok(());
+    }
+    let detail = format_args!("its hash is {stored}, the sender read {sent}");
+    Err(Trouble::Problem(Problem::new(entry.path.clone(), Cause::Corrupt, detail)))
+}

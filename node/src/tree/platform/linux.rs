@@ -1,0 +1,106 @@
+//! Linux: openat2, O_PATH, O_TMPFILE, renameat2, statx and syncfs, each with a way around where an older
+//! kernel or a sandbox lacks it.
+
+use std::{
+    os::fd::{AsRawFd as _, BorrowedFd, OwnedFd},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use rustix::{
+    fs::{
+        AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, chmod, linkat, openat, openat2,
+        renameat_with, statx, syncfs, unlinkat,
+    },
+    io::Errno,
+};
+
+use super::{FileSystem, walk_beneath};
+
+/// How a directory is held: it needs no permission to read it, so execute-only directories work.
+pub(crate) const HANDLE: OFlags = OFlags::PATH;
+
+/// openat2 gives EAGAIN when anything on the system was renamed while it walked; after this many the walk
+/// by single components decides.
+const RACE_ATTEMPTS: usize = 16;
+
+/// Opens `path` below `root`, following no symlink anywhere. An empty path is `root` itself.
+pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let place = if path.is_empty() { b"." } else { path };
+    for _ in 0..RACE_ATTEMPTS {
+        match openat2(root, place, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // An old kernel, or a sandbox that knows openat only.
+            Err(Errno::NOSYS | Errno::PERM) => break,
+            opened => return opened,
+        }
+    }
+    walk_beneath(root, path, flags)
+}
+
+/// A file of mode 0600 in `directory` without a name, for [`link_nameless`]; `None` where the file system
+/// has none.
+pub(crate) fn make_nameless(directory: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    match openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => Ok(Some(file)),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether naming a file by its handle alone was refused (before Linux 6.10 it takes a capability), so that
+/// every further one goes through /proc at once.
+static THROUGH_PROC: AtomicBool = AtomicBool::new(false);
+
+/// Gives a nameless file its name; EEXIST when it is taken.
+pub(crate) fn link_nameless(
+    file: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+) -> Result<(), Errno> {
+    if !THROUGH_PROC.load(Ordering::Relaxed) {
+        match linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
+            Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {}
+            linked => return linked,
+        }
+    }
+    let by_proc = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(CWD, by_proc, directory, name, AtFlags::SYMLINK_FOLLOW)?;
+    THROUGH_PROC.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Moves `from` to `to` unless that name is taken (EEXIST).
+pub(crate) fn rename_to_free(
+    (from_directory, from): (BorrowedFd<'_>, &str),
+    (to_directory, to): (BorrowedFd<'_>, &[u8]),
+) -> Result<(), Errno> {
+    match renameat_with(from_directory, from, to_directory, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            linkat(from_directory, from, to_directory, to, AtFlags::empty())?;
+            unlinkat(from_directory, from, AtFlags::empty())
+        }
+        renamed => renamed,
+    }
+}
+
+/// The file system that an open file or directory lies on.
+pub(crate) fn file_system(handle: BorrowedFd<'_>) -> Result<FileSystem, Errno> {
+    let seen = statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    let device = u64::from(seen.stx_dev_major) << 32 | u64::from(seen.stx_dev_minor);
+    Ok(FileSystem { device, mount: seen.stx_mnt_id })
+}
+
+/// Writes everything stored on the file system of `handle` to its disk.
+pub(crate) fn sync_file_system(handle: BorrowedFd<'_>) -> Result<(), Errno> {
+    syncfs(handle)
+}
+
+/// Sets the mode of the directory `leaf` in `parent`, also when it can't be read.
+pub(crate) fn change_directory_mode(parent: BorrowedFd<'_>, leaf: &[u8], mode: Mode) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = openat(parent, leaf, flags, Mode::empty())?;
+    // fchmod refuses an O_PATH handle; the link in /proc is that very handle, not a path.
+    chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), mode)
+}

@@ -1,0 +1,139 @@
+//! What can go wrong with a target: with all of it, or with one entry.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use ketch_protocol::{
+    path::EntryPath,
+    problem::{Cause, Problem, Reason},
+};
+use rustix::io::Errno;
+
+use super::shown;
+
+/// Why a target can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Its file system is full.
+    #[error("no space left to write to \"{}\"", shown(path))]
+    NoSpace {
+        /// The target.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It can't be written by this user, or not at all.
+    #[error("cannot write to \"{}\"", shown(path))]
+    ReadOnly {
+        /// The target.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something other than a directory has its name or a name above it.
+    #[error("\"{}\" is not a directory", shown(path))]
+    NotDirectory {
+        /// The target.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder for unfinished files is a symlink, a file, or another user's.
+    #[error("\"{}\" is not a directory of this user, so unfinished files cannot be kept there", shown(path))]
+    Planted {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Anything else.
+    #[error("cannot open \"{}\" for writing", shown(path))]
+    Failed {
+        /// The target.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl TargetError {
+    pub(super) fn new(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match errno(&source) {
+            Errno::NOSPC | Errno::DQUOT => Self::NoSpace { path, source },
+            Errno::ROFS | Errno::ACCESS | Errno::PERM => Self::ReadOnly { path, source },
+            Errno::EXIST | Errno::NOTDIR => Self::NotDirectory { path, source },
+            _ => Self::Failed { path, source },
+        }
+    }
+
+    /// The reason that the sender is told.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::NoSpace { .. } => Reason::NoSpace,
+            Self::ReadOnly { .. } | Self::NotDirectory { .. } | Self::Planted { .. } => Reason::ReadOnly,
+            Self::Failed { .. } => Reason::Internal,
+        }
+    }
+}
+
+/// Why an entry was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// It is about this entry; others can go on.
+    #[error("{0}")]
+    Problem(Problem),
+    /// It will meet every further entry too: the session must stop.
+    #[error("{path}: {reason}")]
+    Guard {
+        /// What it is.
+        reason: Reason,
+        /// The entry that met it.
+        path: EntryPath,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Trouble {
+    pub(super) fn problem(path: &EntryPath, cause: Cause, detail: impl fmt::Display) -> Self {
+        Self::Problem(Problem::new(path.clone(), cause, detail))
+    }
+}
+
+/// What an error means that came while `doing` something in the directory above `path`.
+pub(super) fn write_trouble(path: &EntryPath, doing: &str, error: Errno) -> Trouble {
+    let guard = |reason| Trouble::Guard { reason, path: path.clone(), source: error.into() };
+    match error {
+        Errno::NOSPC | Errno::DQUOT => guard(Reason::NoSpace),
+        Errno::ROFS => guard(Reason::ReadOnly),
+        // Right below the destination: then nothing can be stored in it.
+        Errno::ACCESS if path.parent().is_none() => guard(Reason::ReadOnly),
+        // Waiting did not help, and it is not the file's fault.
+        Errno::MFILE | Errno::NFILE => guard(Reason::Internal),
+        Errno::EXIST => Trouble::problem(path, Cause::Exists, "it was made meanwhile"),
+        Errno::ISDIR | Errno::NOTEMPTY => directory_in_the_way(path),
+        Errno::LOOP | Errno::NOTDIR | Errno::XDEV => {
+            let detail = format_args!("{doing}: a symlink or a file is in the way above it");
+            Trouble::problem(path, Cause::Unwritable, detail)
+        }
+        _ => Trouble::problem(path, Cause::Unwritable, format_args!("{doing}: {error}")),
+    }
+}
+
+pub(super) fn directory_in_the_way(path: &EntryPath) -> Trouble {
+    Trouble::problem(path, Cause::Exists, "a directory is in the way")
+}
+
+pub(super) fn metadata_problem(path: &EntryPath, error: Errno) -> Problem {
+    Problem::new(path.clone(), Cause::Metadata, error)
+}
+
+pub(super) fn metadata_trouble(path: &EntryPath, error: Errno) -> Trouble {
+    Trouble::Problem(metadata_problem(path, error))
+}
+
+/// The system's number for an error of the standard library.
+pub(super) fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

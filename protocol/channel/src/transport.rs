@@ -1,0 +1,105 @@
+//! Both transports as one, and the name of each.
+
+use std::{fmt, str::FromStr};
+
+use futures::future::Either;
+use libp2p_core::{
+    Multiaddr, Transport,
+    multiaddr::Protocol,
+    muxing::StreamMuxerBox,
+    transport::{Boxed, OrTransport},
+};
+use libp2p_identity::{Keypair, PeerId};
+
+use crate::{quic, setup::Deadlines, tcp::TcpTransport, tls::IdentityError};
+
+/// Everything that listens and dials for one identity, for use in a swarm or alone. Every error it yields is
+/// an [`std::io::Error`] around a [`SetupError`](crate::SetupError).
+pub fn transport(
+    identity: &Keypair,
+    deadlines: Deadlines,
+) -> Result<Boxed<(PeerId, StreamMuxerBox)>, IdentityError> {
+    let tcp = TcpTransport::new(identity, deadlines)?;
+    let either = OrTransport::new(tcp, quic::transport(identity, deadlines));
+    Ok(either
+        .map(|connected, _| match connected {
+            Either::Left(connected) | Either::Right(connected) => connected,
+        })
+        .map_err(|error| error.into_inner())
+        .boxed())
+}
+
+/// How the bytes of a connection travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TransportKind {
+    /// TCP, TLS 1.3 and yamux.
+    Tcp,
+    /// QUIC.
+    Quic,
+}
+
+/// A word that names no transport.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{}\" is no transport, use tcp or quic", ketch_protocol::path::escape(.0.as_bytes()))]
+pub struct TransportKindError(String);
+
+impl TransportKind {
+    /// The transport that an address names; `None` when we speak none of those it names.
+    pub fn of(address: &Multiaddr) -> Option<Self> {
+        address.iter().find_map(|part| match part {
+            Protocol::Tcp(_) => Some(Self::Tcp),
+            Protocol::QuicV1 => Some(Self::Quic),
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Display for TransportKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Tcp => "tcp",
+            Self::Quic => "quic",
+        })
+    }
+}
+
+impl FromStr for TransportKind {
+    type Err = TransportKindError;
+
+    fn from_str(word: &str) -> Result<Self, TransportKindError> {
+        match word {
+            "tcp" => Ok(Self::Tcp),
+            "quic" => Ok(Self::Quic),
+            other => Err(TransportKindError(other.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_its_transport() {
+        let cases = [
+            ("/ip4/10.0.0.1/tcp/4001", Some(TransportKind::Tcp)),
+            ("/ip6/::1/udp/4001/quic-v1", Some(TransportKind::Quic)),
+            ("/ip4/10.0.0.1/udp/4001", None),
+            ("/ip4/10.0.0.1", None),
+        ];
+        for (address, kind) in cases {
+            assert_eq!(TransportKind::of(&address.parse().unwrap()), kind, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_transport_is_read_back_from_its_name() {
+        for kind in [TransportKind::Tcp, TransportKind::Quic] {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        assert_eq!(
+            "ws\n".parse::<TransportKind>().unwrap_err().to_string(),
+            "\"ws\\n\" is no transport, use tcp or quic"
+        );
+    }
+}

@@ -1,0 +1,498 @@
+//! The messages as protocol buffers, and the parsing of each into its checked form. Field numbers are those
+//! of `docs/wire-format.md`.
+
+use prost::{Message as ProstMessage, Oneof};
+
+use super::{
+    Ask, Batch, Consent, Counts, Message, MessageError, Offer, Parts, Refuse, Run, Secret, SessionId,
+    Settled, TargetView, Totals, Want,
+};
+use crate::{
+    limits::{BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES, LINK_TARGET_BYTES, PARTS_RUNS, WINDOW_ENTRIES},
+    manifest::{Entry, EntryId, EntryKind, Timestamp},
+    path::EntryPath,
+    problem::{Cause, Problem, Reason, cut_detail},
+};
+
+#[derive(Clone, PartialEq, ProstMessage)]
+pub(super) struct Envelope {
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    body: Option<Body>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+enum Body {
+    #[prost(message, tag = "1")]
+    Ask(WireAsk),
+    #[prost(message, tag = "2")]
+    Offer(WireOffer),
+    #[prost(message, tag = "3")]
+    Refuse(WireRefuse),
+    #[prost(message, tag = "4")]
+    Accept(Nothing),
+    #[prost(message, tag = "5")]
+    Manifest(WireBatch),
+    #[prost(message, tag = "6")]
+    ManifestEnd(WireTotals),
+    #[prost(message, tag = "7")]
+    Want(WireWant),
+    #[prost(message, tag = "8")]
+    Settled(WireSettled),
+    #[prost(message, tag = "9")]
+    Done(WireCounts),
+    #[prost(message, tag = "10")]
+    Farewell(Nothing),
+    #[prost(message, tag = "11")]
+    KeepAlive(Nothing),
+}
+
+#[derive(Clone, Copy, PartialEq, ProstMessage)]
+struct Nothing {}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireAsk {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    session: Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    secret: Vec<u8>,
+    #[prost(bool, tag = "4")]
+    consent_pending: bool,
+    #[prost(bool, tag = "5")]
+    target_occupied: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, ProstMessage)]
+struct WireOffer {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    #[prost(message, optional, tag = "2")]
+    estimate: Option<WireTotals>,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireRefuse {
+    #[prost(uint32, tag = "1")]
+    reason: u32,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    path: Option<Vec<u8>>,
+    #[prost(string, tag = "3")]
+    detail: String,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireBatch {
+    #[prost(uint64, tag = "1")]
+    first: u64,
+    #[prost(message, repeated, tag = "2")]
+    entries: Vec<WireEntry>,
+    #[prost(message, repeated, tag = "3")]
+    problems: Vec<WireProblem>,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireEntry {
+    /// Leading bytes that the path shares with the path before it in this batch.
+    #[prost(uint32, tag = "1")]
+    shared: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    rest: Vec<u8>,
+    #[prost(uint32, tag = "3")]
+    kind: u32,
+    #[prost(uint64, tag = "4")]
+    size: u64,
+    #[prost(uint32, tag = "5")]
+    mode: u32,
+    #[prost(sint64, tag = "6")]
+    seconds: i64,
+    #[prost(uint32, tag = "7")]
+    nanoseconds: u32,
+    #[prost(bytes = "vec", tag = "8")]
+    link_target: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireProblem {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    path: Vec<u8>,
+    #[prost(uint32, tag = "3")]
+    cause: u32,
+    #[prost(string, tag = "4")]
+    detail: String,
+}
+
+#[derive(Clone, Copy, PartialEq, ProstMessage)]
+struct WireTotals {
+    #[prost(uint64, tag = "1")]
+    entries: u64,
+    #[prost(uint64, tag = "2")]
+    bytes: u64,
+    #[prost(uint64, tag = "3")]
+    problems: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, ProstMessage)]
+struct WireRun {
+    #[prost(uint64, tag = "1")]
+    first: u64,
+    #[prost(uint64, tag = "2")]
+    count: u64,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireWant {
+    #[prost(message, repeated, tag = "1")]
+    content: Vec<WireRun>,
+    #[prost(message, repeated, tag = "2")]
+    digest: Vec<WireRun>,
+    #[prost(message, repeated, tag = "3")]
+    parts: Vec<WireParts>,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireParts {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(message, repeated, tag = "2")]
+    content: Vec<WireRun>,
+    #[prost(message, repeated, tag = "3")]
+    digest: Vec<WireRun>,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireSettled {
+    #[prost(message, repeated, tag = "1")]
+    stored: Vec<WireRun>,
+    #[prost(message, repeated, tag = "2")]
+    kept: Vec<WireRun>,
+    #[prost(message, repeated, tag = "3")]
+    problems: Vec<WireProblem>,
+    #[prost(message, repeated, tag = "4")]
+    late: Vec<WireProblem>,
+}
+
+#[derive(Clone, Copy, PartialEq, ProstMessage)]
+struct WireCounts {
+    #[prost(uint64, tag = "1")]
+    listed: u64,
+    #[prost(uint64, tag = "2")]
+    sent: u64,
+    #[prost(uint64, tag = "3")]
+    kept: u64,
+    #[prost(uint64, tag = "4")]
+    skipped: u64,
+    #[prost(uint64, tag = "5")]
+    failed: u64,
+}
+
+impl From<&Message> for Envelope {
+    fn from(message: &Message) -> Self {
+        let body = match message {
+            Message::Ask(ask) => Body::Ask(ask.into()),
+            Message::Offer(offer) => {
+                Body::Offer(WireOffer { version: offer.version, estimate: offer.estimate.map(Into::into) })
+            }
+            Message::Refuse(refuse) => Body::Refuse(WireRefuse {
+                reason: refuse.reason.code(),
+                path: refuse.path.as_ref().map(|path| path.as_bytes().to_vec()),
+                detail: cut_detail(refuse.detail.clone()),
+            }),
+            Message::Accept => Body::Accept(Nothing {}),
+            Message::Manifest(batch) => Body::Manifest(batch.into()),
+            Message::ManifestEnd(totals) => Body::ManifestEnd((*totals).into()),
+            Message::Want(want) => Body::Want(WireWant {
+                content: runs_to_wire(&want.content),
+                digest: runs_to_wire(&want.digest),
+                parts: want.parts.iter().map(Into::into).collect(),
+            }),
+            Message::Settled(settled) => Body::Settled(WireSettled {
+                stored: runs_to_wire(&settled.stored),
+                kept: runs_to_wire(&settled.kept),
+                problems: settled
+                    .problems
+                    .iter()
+                    .map(|(id, problem)| problem_to_wire(*id, problem))
+                    .collect(),
+                late: plain_problems_to_wire(&settled.late),
+            }),
+            Message::Done(counts) => Body::Done((*counts).into()),
+            Message::Farewell => Body::Farewell(Nothing {}),
+            Message::KeepAlive => Body::KeepAlive(Nothing {}),
+        };
+        Self { body: Some(body) }
+    }
+}
+
+impl TryFrom<Envelope> for Message {
+    type Error = MessageError;
+
+    fn try_from(envelope: Envelope) -> Result<Self, MessageError> {
+        Ok(match envelope.body.ok_or(MessageError::Field("body"))? {
+            Body::Ask(ask) => Self::Ask(ask.try_into()?),
+            Body::Offer(offer) => {
+                Self::Offer(Offer { version: offer.version, estimate: offer.estimate.map(Into::into) })
+            }
+            Body::Refuse(refuse) => Self::Refuse(refuse.try_into()?),
+            Body::Accept(Nothing {}) => Self::Accept,
+            Body::Manifest(batch) => Self::Manifest(batch.try_into()?),
+            Body::ManifestEnd(totals) => Self::ManifestEnd(totals.into()),
+            Body::Want(want) => Self::Want(want.try_into()?),
+            Body::Settled(settled) => Self::Settled(settled.try_into()?),
+            Body::Done(counts) => Self::Done(counts.into()),
+            Body::Farewell(Nothing {}) => Self::Farewell,
+            Body::KeepAlive(Nothing {}) => Self::KeepAlive,
+        })
+    }
+}
+
+impl From<&Ask> for WireAsk {
+    fn from(ask: &Ask) -> Self {
+        Self {
+            version: ask.version,
+            session: ask.session.0.to_vec(),
+            secret: ask.secret.0.to_vec(),
+            consent_pending: ask.consent == Consent::Pending,
+            target_occupied: ask.target == TargetView::Occupied,
+        }
+    }
+}
+
+impl TryFrom<WireAsk> for Ask {
+    type Error = MessageError;
+
+    fn try_from(ask: WireAsk) -> Result<Self, MessageError> {
+        Ok(Self {
+            version: ask.version,
+            session: SessionId(ask.session.try_into().map_err(|_| MessageError::Field("session id"))?),
+            secret: Secret(ask.secret.try_into().map_err(|_| MessageError::Field("secret"))?),
+            consent: if ask.consent_pending { Consent::Pending } else { Consent::Given },
+            target: if ask.target_occupied { TargetView::Occupied } else { TargetView::Empty },
+        })
+    }
+}
+
+impl TryFrom<WireRefuse> for Refuse {
+    type Error = MessageError;
+
+    fn try_from(refuse: WireRefuse) -> Result<Self, MessageError> {
+        Ok(Self {
+            reason: Reason::from_code(refuse.reason).ok_or(MessageError::Field("reason"))?,
+            path: refuse.path.map(|path| EntryPath::parse(&path)).transpose()?,
+            detail: parse_detail(refuse.detail)?,
+        })
+    }
+}
+
+impl From<&Batch> for WireBatch {
+    fn from(batch: &Batch) -> Self {
+        let mut before: &[u8] = &[];
+        let mut entries = Vec::with_capacity(batch.entries.len());
+        for entry in &batch.entries {
+            let path = entry.path.as_bytes();
+            let shared = path.iter().zip(before).take_while(|(left, right)| left == right).count();
+            entries.push(entry_to_wire(entry, shared));
+            before = path;
+        }
+        Self { first: batch.first.0, entries, problems: plain_problems_to_wire(&batch.problems) }
+    }
+}
+
+impl TryFrom<WireBatch> for Batch {
+    type Error = MessageError;
+
+    fn try_from(batch: WireBatch) -> Result<Self, MessageError> {
+        check_count(batch.entries.len() as u64, BATCH_ENTRIES as u64, "number of entries")?;
+        batch.first.checked_add(batch.entries.len() as u64).ok_or(MessageError::Field("entry id"))?;
+        let mut entries: Vec<Entry> = Vec::with_capacity(batch.entries.len());
+        for entry in batch.entries {
+            let before = entries.last().map_or(&[][..], |before| before.path.as_bytes());
+            let parsed = entry_from_wire(entry, before)?;
+            entries.push(parsed);
+        }
+        Ok(Self { first: EntryId(batch.first), entries, problems: plain_problems_from_wire(batch.problems)? })
+    }
+}
+
+const FILE: u32 = 0;
+const DIRECTORY: u32 = 1;
+const SYMLINK: u32 = 2;
+
+fn entry_to_wire(entry: &Entry, shared: usize) -> WireEntry {
+    let (kind, size, link_target) = match &entry.kind {
+        EntryKind::File { size } => (FILE, *size, Vec::new()),
+        EntryKind::Directory => (DIRECTORY, 0, Vec::new()),
+        EntryKind::Symlink { target } => (SYMLINK, 0, target.to_vec()),
+    };
+    WireEntry {
+        shared: shared as u32,
+        rest: entry.path.as_bytes()[shared..].to_vec(),
+        kind,
+        size,
+        mode: entry.mode,
+        seconds: entry.mtime.seconds,
+        nanoseconds: entry.mtime.nanoseconds,
+        link_target,
+    }
+}
+
+fn entry_from_wire(entry: WireEntry, before: &[u8]) -> Result<Entry, MessageError> {
+    let shared = before.get(..entry.shared as usize).ok_or(MessageError::Field("shared path length"))?;
+    let path = EntryPath::parse(&[shared, &entry.rest].concat())?;
+    if entry.mode > 0o7777 {
+        return Err(MessageError::Field("mode"));
+    }
+    if entry.nanoseconds > 999_999_999 {
+        return Err(MessageError::Field("time"));
+    }
+    let mtime = Timestamp { seconds: entry.seconds, nanoseconds: entry.nanoseconds };
+    let kind = kind_from_wire(entry.kind, entry.size, entry.link_target)?;
+    Ok(Entry { path, kind, mode: entry.mode, mtime })
+}
+
+fn kind_from_wire(kind: u32, size: u64, link_target: Vec<u8>) -> Result<EntryKind, MessageError> {
+    match kind {
+        // Offsets within a file are i64 in every system call.
+        FILE if size <= i64::MAX as u64 => Ok(EntryKind::File { size }),
+        FILE => Err(MessageError::Field("file size")),
+        DIRECTORY => Ok(EntryKind::Directory),
+        SYMLINK if is_link_target(&link_target) => Ok(EntryKind::Symlink { target: link_target.into() }),
+        SYMLINK => Err(MessageError::Field("link target")),
+        _ => Err(MessageError::Field("kind of entry")),
+    }
+}
+
+fn is_link_target(target: &[u8]) -> bool {
+    !target.is_empty() && target.len() <= LINK_TARGET_BYTES && !target.contains(&0)
+}
+
+fn problem_to_wire(id: EntryId, problem: &Problem) -> WireProblem {
+    WireProblem {
+        id: id.0,
+        path: problem.path.as_bytes().to_vec(),
+        cause: problem.cause.code(),
+        detail: cut_detail(problem.detail.clone()),
+    }
+}
+
+/// Problems of what has no id.
+fn plain_problems_to_wire(problems: &[Problem]) -> Vec<WireProblem> {
+    problems.iter().map(|problem| problem_to_wire(EntryId(0), problem)).collect()
+}
+
+fn plain_problems_from_wire(problems: Vec<WireProblem>) -> Result<Vec<Problem>, MessageError> {
+    Ok(problems_from_wire(problems)?.into_iter().map(|(_, problem)| problem).collect())
+}
+
+fn problems_from_wire(problems: Vec<WireProblem>) -> Result<Vec<(EntryId, Problem)>, MessageError> {
+    check_count(problems.len() as u64, BATCH_PROBLEMS as u64, "number of problems")?;
+    problems.into_iter().map(|problem| Ok((EntryId(problem.id), problem_from_wire(problem)?))).collect()
+}
+
+fn problem_from_wire(problem: WireProblem) -> Result<Problem, MessageError> {
+    Ok(Problem {
+        path: EntryPath::parse(&problem.path)?,
+        cause: Cause::from_code(problem.cause).ok_or(MessageError::Field("cause"))?,
+        detail: parse_detail(problem.detail)?,
+    })
+}
+
+fn parse_detail(detail: String) -> Result<String, MessageError> {
+    check_count(detail.len() as u64, DETAIL_BYTES as u64, "length of detail")?;
+    Ok(detail)
+}
+
+fn check_count(count: u64, limit: u64, what: &'static str) -> Result<(), MessageError> {
+    if count > limit { Err(MessageError::Field(what)) } else { Ok(()) }
+}
+
+impl From<Totals> for WireTotals {
+    fn from(Totals { entries, bytes, problems }: Totals) -> Self {
+        Self { entries, bytes, problems }
+    }
+}
+
+impl From<WireTotals> for Totals {
+    fn from(WireTotals { entries, bytes, problems }: WireTotals) -> Self {
+        Self { entries, bytes, problems }
+    }
+}
+
+impl From<Counts> for WireCounts {
+    fn from(Counts { listed, sent, kept, skipped, failed }: Counts) -> Self {
+        Self { listed, sent, kept, skipped, failed }
+    }
+}
+
+impl From<WireCounts> for Counts {
+    fn from(WireCounts { listed, sent, kept, skipped, failed }: WireCounts) -> Self {
+        Self { listed, sent, kept, skipped, failed }
+    }
+}
+
+impl From<&Parts> for WireParts {
+    fn from(parts: &Parts) -> Self {
+        Self { id: parts.id.0, content: runs_to_wire(&parts.content), digest: runs_to_wire(&parts.digest) }
+    }
+}
+
+impl TryFrom<WireWant> for Want {
+    type Error = MessageError;
+
+    fn try_from(want: WireWant) -> Result<Self, MessageError> {
+        let parts = want.parts.into_iter().map(|parts| {
+            Ok(Parts {
+                id: EntryId(parts.id),
+                content: range_runs_from_wire(parts.content)?,
+                digest: range_runs_from_wire(parts.digest)?,
+            })
+        });
+        Ok(Self {
+            content: wanted_from_wire(want.content)?,
+            digest: wanted_from_wire(want.digest)?,
+            parts: parts.collect::<Result<_, MessageError>>()?,
+        })
+    }
+}
+
+impl TryFrom<WireSettled> for Settled {
+    type Error = MessageError;
+
+    fn try_from(settled: WireSettled) -> Result<Self, MessageError> {
+        Ok(Self {
+            stored: runs_from_wire(settled.stored)?,
+            kept: runs_from_wire(settled.kept)?,
+            problems: problems_from_wire(settled.problems)?,
+            late: plain_problems_from_wire(settled.late)?,
+        })
+    }
+}
+
+fn runs_to_wire(runs: &[Run]) -> Vec<WireRun> {
+    runs.iter().map(|run| WireRun { first: run.first, count: run.count }).collect()
+}
+
+/// Runs of entries that are wanted. They are counted: each number becomes a job of the sender, and a run
+/// takes a few bytes whatever its length.
+fn wanted_from_wire(runs: Vec<WireRun>) -> Result<Vec<Run>, MessageError> {
+    let runs = runs_from_wire(runs)?;
+    let wanted = runs.iter().fold(0, |sum: u64, run| sum.saturating_add(run.count));
+    check_count(wanted, WINDOW_ENTRIES, "number of wanted entries")?;
+    Ok(runs)
+}
+
+fn range_runs_from_wire(runs: Vec<WireRun>) -> Result<Vec<Run>, MessageError> {
+    check_count(runs.len() as u64, PARTS_RUNS as u64, "number of runs")?;
+    runs_from_wire(runs)
+}
+
+fn runs_from_wire(runs: Vec<WireRun>) -> Result<Vec<Run>, MessageError> {
+    runs.into_iter()
+        .map(|WireRun { first, count }| match first.checked_add(count) {
+            Some(_) if count > 0 => Ok(Run { first, count }),
+            Some(_) | None => Err(MessageError::Field("run of numbers")),
+        })
+        .collect()
+}

@@ -1,0 +1,56 @@
+//! Entries that were announced and are not settled.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    limits::{WINDOW_BYTES, WINDOW_ENTRIES},
+    manifest::{Entry, EntryId},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Outstanding {
+    open: BTreeMap<EntryId, Arc<Entry>>,
+    name_bytes: u64,
+    announced: u64,
+}
+
+impl Outstanding {
+    /// Id of the next entry to be announced.
+    pub(super) fn next_id(&self) -> EntryId {
+        EntryId(self.announced)
+    }
+
+    /// How many more entries may be announced in the next batch.
+    pub(super) fn room(&self) -> u64 {
+        if self.name_bytes >= WINDOW_BYTES {
+            return 0;
+        }
+        WINDOW_ENTRIES.saturating_sub(self.open.len() as u64)
+    }
+
+    pub(super) fn announce(&mut self, entry: Arc<Entry>) -> EntryId {
+        let id = self.next_id();
+        self.name_bytes += entry.name_bytes() as u64;
+        self.open.insert(id, entry);
+        self.announced += 1;
+        id
+    }
+
+    pub(super) fn entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
+        self.open.get(&id)
+    }
+
+    pub(super) fn settle(&mut self, id: EntryId) -> Option<Arc<Entry>> {
+        let entry = self.open.remove(&id)?;
+        self.name_bytes -= entry.name_bytes() as u64;
+        Some(entry)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EntryId, &Arc<Entry>)> {
+        self.open.iter().map(|(id, entry)| (*id, entry))
+    }
+}

@@ -1,0 +1,390 @@
+//! The role that has the target: asks, plans what it needs, reports what became of it.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Ending, SessionError, Stop, Violation,
+    batches::{Outcomes, Wants},
+    clock::{Clock, Due},
+    last_words,
+    storing::Storing,
+};
+use crate::{
+    limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
+    manifest::{Entry, EntryId},
+    message::{Ask, Consent, Counts, Message, Offer, Run, Settled, TargetView, Totals},
+    problem::{Problem, Reason},
+};
+
+/// A person is asked after this long at the latest, with what was listed by then.
+const CONSULT_AFTER: Duration = Duration::from_secs(2);
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// The sender said something.
+    Message(Message),
+    /// The sender's bytes broke the protocol.
+    Violation(Violation),
+    /// The person answered [`Action::Consult`].
+    Consent(Answer),
+    /// What became of entries, or is needed for them.
+    Outcomes(Vec<(EntryId, Outcome)>),
+    /// Directories are complete and everything is as durable as was asked.
+    Finished {
+        /// Directories whose mode or times could not be set.
+        late: Vec<Problem>,
+    },
+    /// This side must end the session.
+    Stop(Stop),
+    /// The connection is gone.
+    Lost(String),
+    /// Nothing but time has passed.
+    Tick,
+}
+
+/// A person's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Go on.
+    Yes,
+    /// Take nothing.
+    No,
+}
+
+/// What became of an entry, or what is needed for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is stored under its final name.
+    Stored,
+    /// An equal one was there.
+    Kept,
+    /// It is not stored as listed.
+    Problem(Problem),
+    /// All of its content is needed.
+    Content,
+    /// Its content is needed although it was sent before.
+    ContentAgain,
+    /// Its hashes are needed, to compare with what is there.
+    Digest,
+    /// Some of its ranges are needed.
+    Parts {
+        /// Ranges whose content is needed.
+        content: Vec<Run>,
+        /// Ranges whose hash is needed.
+        digest: Vec<Run>,
+    },
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Send a control message.
+    Send(Message),
+    /// The sender has admitted us.
+    Offered(Offer),
+    /// Ask the person; [`Receiver::listed`] has what is known.
+    Consult {
+        /// Whether the list is complete.
+        complete: bool,
+    },
+    /// Compare these with the target and make what has no content: [`Input::Outcomes`] for each of them.
+    Plan {
+        /// Id of the first; the others follow.
+        first: EntryId,
+        /// The entries.
+        entries: Vec<Arc<Entry>>,
+    },
+    /// Complete the directories, make all durable: [`Input::Finished`].
+    Finish,
+    /// Tell a person.
+    Report(Problem),
+    /// The session is over; nothing follows.
+    End(Ending),
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Receiver {
+    state: State,
+    clock: Clock,
+    consent: Consent,
+    target: TargetView,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Asked; the sender has not answered.
+    AwaitOffer,
+    /// The tree is being listed; nothing is written before the person agrees.
+    AwaitConsent { storing: Storing, consulted: bool },
+    /// Entries are planned, content is stored.
+    Storing(Storing),
+    /// All is settled; directories and durability are left.
+    Finishing(Storing),
+    /// Done was said.
+    AwaitFarewell(Counts),
+    /// The account as it was at the end.
+    Ended(Counts),
+}
+
+type Actions = Vec<Action>;
+
+impl Receiver {
+    /// A session for `ask`, and its first actions.
+    pub fn new(ask: Ask) -> (Self, Actions) {
+        let receiver = Self {
+            state: State::AwaitOffer,
+            clock: Clock::default(),
+            consent: ask.consent,
+            target: ask.target,
+        };
+        (receiver, vec![Action::Send(Message::Ask(ask))])
+    }
+
+    /// Handles one input; `now` is the time since the session began.
+    pub fn handle(&mut self, input: Input, now: Duration) -> Actions {
+        if matches!(self.state, State::Ended(_)) {
+            return Vec::new();
+        }
+        let mut actions = match input {
+            Input::Message(message) => {
+                self.clock.hear(now);
+                self.hear(message, now)
+                    .unwrap_or_else(|violation| self.fail(SessionError::Violation(violation)))
+            }
+            Input::Violation(violation) => self.fail(SessionError::Violation(violation)),
+            Input::Consent(answer) => self.hear_answer(answer, now),
+            Input::Outcomes(outcomes) => self.note_outcomes(outcomes),
+            Input::Finished { late } => self.finished(late, now),
+            Input::Stop(stop) => self.fail(SessionError::Stopped(stop)),
+            Input::Lost(detail) => {
+                let awaited = self.awaited();
+                self.lose(SessionError::Lost { awaited, detail })
+            }
+            Input::Tick => self.tick(now),
+        };
+        actions.extend(self.consult(now));
+        actions.extend(self.finish_if_settled());
+        if actions.iter().any(|action| matches!(action, Action::Send(_))) {
+            self.clock.speak(now);
+        }
+        actions
+    }
+
+    /// What was listed so far: totals, and whether that is all.
+    pub fn listed(&self) -> (Totals, bool) {
+        self.storing().map_or_else(Default::default, |storing| (storing.listed, storing.is_listed()))
+    }
+
+    /// Entries that were listed and are not settled; while a person is asked, all of them.
+    pub fn open_entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.storing().into_iter().flat_map(|storing| storing.outstanding.iter().map(|(_, entry)| entry))
+    }
+
+    /// The account so far; after the end, as it was then.
+    pub fn counts(&self) -> Counts {
+        match &self.state {
+            State::AwaitOffer => Counts::default(),
+            State::AwaitConsent { storing, .. } | State::Storing(storing) | State::Finishing(storing) => {
+                storing.counts
+            }
+            State::AwaitFarewell(counts) | State::Ended(counts) => *counts,
+        }
+    }
+
+    fn storing(&self) -> Option<&Storing> {
+        match &self.state {
+            State::AwaitConsent { storing, .. } | State::Storing(storing) | State::Finishing(storing) => {
+                Some(storing)
+            }
+            State::AwaitOffer | State::AwaitFarewell(_) | State::Ended(_) => None,
+        }
+    }
+
+    fn hear(&mut self, message: Message, now: Duration) -> Result<Actions, Violation> {
+        let awaited = self.awaited();
+        match (&mut self.state, message) {
+            (_, Message::KeepAlive) => Ok(Vec::new()),
+            (_, Message::Refuse(refuse)) => Ok(self.fail(SessionError::Refused(refuse.into()))),
+            (State::AwaitOffer, Message::Offer(offer)) => Ok(self.hear_offer(offer, now)),
+            (State::AwaitConsent { storing, .. }, Message::Manifest(batch)) if !storing.is_listed() => {
+                storing.hear_batch(batch).map(|(reports, _)| reports)
+            }
+            (State::Storing(storing), Message::Manifest(batch)) if !storing.is_listed() => {
+                let (mut actions, plan) = storing.hear_batch(batch)?;
+                actions.extend(plan);
+                Ok(actions)
+            }
+            (State::AwaitConsent { storing, .. } | State::Storing(storing), Message::ManifestEnd(totals))
+                if !storing.is_listed() =>
+            {
+                storing.hear_end(totals).map(|()| Vec::new())
+            }
+            (State::AwaitFarewell(counts), Message::Farewell) => {
+                let counts = *counts;
+                Ok(self.complete(counts))
+            }
+            (
+                State::AwaitOffer
+                | State::AwaitConsent { .. }
+                | State::Storing(_)
+                | State::Finishing(_)
+                | State::AwaitFarewell(_)
+                | State::Ended(_),
+                unexpected,
+            ) => Err(Violation::Unexpected { message: unexpected.name(), awaited }),
+        }
+    }
+
+    fn hear_offer(&mut self, offer: Offer, now: Duration) -> Actions {
+        if offer.version != VERSION {
+            let detail = format!("version {} was offered, version {VERSION} is spoken here", offer.version);
+            return self.fail(SessionError::Stopped(Stop::new(Reason::Version, detail)));
+        }
+        let storing = Storing::default();
+        let admitted = match self.consent {
+            Consent::Given => State::Storing(storing),
+            Consent::Pending => State::AwaitConsent { storing, consulted: false },
+        };
+        self.enter(admitted, now);
+        vec![Action::Offered(offer)]
+    }
+
+    /// Asks the person once: when all is listed, when no more can be, or when some time has passed.
+    fn consult(&mut self, now: Duration) -> Option<Action> {
+        let waited = self.clock.in_state(now) >= CONSULT_AFTER;
+        let State::AwaitConsent { storing, consulted: consulted @ false } = &mut self.state else {
+            return None;
+        };
+        let complete = storing.is_listed();
+        let full = storing.outstanding.room() == 0;
+        *consulted = complete || full || (waited && storing.counts.listed > 0);
+        consulted.then_some(Action::Consult { complete })
+    }
+
+    fn hear_answer(&mut self, answer: Answer, now: Duration) -> Actions {
+        let State::AwaitConsent { storing, .. } = &mut self.state else { return Vec::new() };
+        match answer {
+            Answer::No => self.fail(SessionError::Stopped(Stop::new(Reason::Declined, ""))),
+            Answer::Yes => {
+                let storing = std::mem::take(storing);
+                let plan = storing.plan_all();
+                self.enter(State::Storing(storing), now);
+                [Action::Send(Message::Accept)].into_iter().chain(plan).collect()
+            }
+        }
+    }
+
+    fn note_outcomes(&mut self, outcomes: Vec<(EntryId, Outcome)>) -> Actions {
+        let State::Storing(storing) = &mut self.state else { return Vec::new() };
+        let mut actions = Vec::new();
+        let mut wants = Wants::default();
+        for (id, outcome) in outcomes {
+            actions.extend(storing.note_outcome(id, outcome, self.target, &mut wants));
+            actions.extend(storing.outcomes.take_full().map(send_settled));
+        }
+        actions.extend(wants.finish().into_iter().map(Message::Want).map(Action::Send));
+        actions
+    }
+
+    fn finish_if_settled(&mut self) -> Actions {
+        let State::Storing(storing) = &mut self.state else { return Vec::new() };
+        if !storing.is_settled() {
+            return Vec::new();
+        }
+        let mut storing = std::mem::take(storing);
+        let settled = storing.outcomes.take();
+        self.state = State::Finishing(storing);
+        settled.map(send_settled).into_iter().chain([Action::Finish]).collect()
+    }
+
+    fn finished(&mut self, late: Vec<Problem>, now: Duration) -> Actions {
+        let State::Finishing(storing) = &mut self.state else { return Vec::new() };
+        let mut actions: Actions = late.iter().cloned().map(Action::Report).collect();
+        let mut outcomes = Outcomes::default();
+        for problem in late {
+            storing.counts.listed += 1;
+            storing.counts.add_problem(&problem);
+            outcomes.late(problem);
+            actions.extend(outcomes.take_full().map(send_settled));
+        }
+        actions.extend(outcomes.take().map(send_settled));
+        let counts = storing.counts;
+        self.enter(State::AwaitFarewell(counts), now);
+        actions.push(Action::Send(Message::Done(counts)));
+        actions
+    }
+
+    fn tick(&mut self, now: Duration) -> Actions {
+        let limit_s = match &self.state {
+            State::AwaitOffer => Some(HELLO_TIMEOUT_S),
+            State::AwaitConsent { .. } => Some(CONSENT_TIMEOUT_S),
+            State::AwaitFarewell(_) => Some(FAREWELL_TIMEOUT_S),
+            State::Storing(_) | State::Finishing(_) | State::Ended(_) => None,
+        };
+        match self.clock.due(limit_s, now) {
+            Due::TimeOut(seconds) => self.time_out(seconds),
+            Due::KeepAlive => self.flush().or(Some(Action::Send(Message::KeepAlive))).into_iter().collect(),
+            Due::Nothing => self.flush().into_iter().collect(),
+        }
+    }
+
+    /// Says which outcomes were collected.
+    fn flush(&mut self) -> Option<Action> {
+        let State::Storing(storing) = &mut self.state else { return None };
+        storing.outcomes.take().map(send_settled)
+    }
+
+    fn time_out(&mut self, seconds: u64) -> Actions {
+        if matches!(self.state, State::AwaitConsent { .. }) && seconds == CONSENT_TIMEOUT_S {
+            let detail = format!("nobody answered for {seconds} s");
+            return self.fail(SessionError::Stopped(Stop::new(Reason::Declined, detail)));
+        }
+        let awaited = self.awaited();
+        self.lose(SessionError::Timeout { awaited, seconds })
+    }
+
+    /// Ends a session whose sender is gone. Once `done` was said all is stored, and that takes nothing back.
+    fn lose(&mut self, error: SessionError) -> Actions {
+        match self.state {
+            State::AwaitFarewell(counts) => self.complete(counts),
+            State::AwaitOffer
+            | State::AwaitConsent { .. }
+            | State::Storing(_)
+            | State::Finishing(_)
+            | State::Ended(_) => self.fail(error),
+        }
+    }
+
+    fn enter(&mut self, state: State, now: Duration) {
+        self.clock.enter(now);
+        self.state = state;
+    }
+
+    fn complete(&mut self, counts: Counts) -> Actions {
+        self.state = State::Ended(counts);
+        vec![Action::End(Ending::Complete(counts))]
+    }
+
+    fn fail(&mut self, error: SessionError) -> Actions {
+        self.state = State::Ended(self.counts());
+        last_words(error, Action::Send, Action::End)
+    }
+
+    fn awaited(&self) -> &'static str {
+        match &self.state {
+            State::AwaitOffer => "offer",
+            State::AwaitConsent { .. } => "consent",
+            State::Storing(storing) if storing.is_listed() => "content",
+            State::Storing(_) => "manifest",
+            State::Finishing(_) => "the end of storing",
+            State::AwaitFarewell(_) => "farewell",
+            State::Ended(_) => "nothing",
+        }
+    }
+}
+
+fn send_settled(settled: Settled) -> Action {
+    Action::Send(Message::Settled(settled))
+}

@@ -1,0 +1,119 @@
+//! What the receiver knows of the entries it was listed: which are open, what became of them, the account.
+
+use std::sync::Arc;
+
+use super::{
+    Violation,
+    batches::{Outcomes, Wants},
+    outstanding::Outstanding,
+    receiver::{Action, Outcome},
+};
+use crate::{
+    manifest::{EntryId, Order},
+    message::{Batch, Counts, TargetView, Totals},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Storing {
+    pub(super) outstanding: Outstanding,
+    pub(super) outcomes: Outcomes,
+    pub(super) listed: Totals,
+    pub(super) counts: Counts,
+    order: Order,
+    manifest: Manifest,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Manifest {
+    #[default]
+    Open,
+    Complete,
+}
+
+impl Storing {
+    /// Whether the manifest is complete.
+    pub(super) fn is_listed(&self) -> bool {
+        self.manifest == Manifest::Complete
+    }
+
+    /// Whether it is, and nothing is open.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_listed() && self.outstanding.is_empty()
+    }
+
+    /// Checks and notes a batch: what to report, and what to plan.
+    pub(super) fn hear_batch(&mut self, batch: Batch) -> Result<(Vec<Action>, Option<Action>), Violation> {
+        let Batch { first, entries, problems } = batch;
+        if first != self.outstanding.next_id() {
+            return Err(Violation::Gap { expected: self.outstanding.next_id(), got: first });
+        }
+        if entries.len() as u64 > self.outstanding.room() {
+            return Err(Violation::Window);
+        }
+        self.counts.listed += (entries.len() + problems.len()) as u64;
+        self.listed.problems += problems.len() as u64;
+        problems.iter().for_each(|problem| self.counts.add_problem(problem));
+        let reports = problems.into_iter().map(Action::Report).collect();
+        let mut planned = Vec::with_capacity(entries.len());
+        for entry in entries {
+            self.order.admit(&entry)?;
+            self.listed.entries += 1;
+            self.listed.bytes = self.listed.bytes.saturating_add(entry.size());
+            let entry = Arc::new(entry);
+            self.outstanding.announce(Arc::clone(&entry));
+            planned.push(entry);
+        }
+        let plan = (!planned.is_empty()).then_some(Action::Plan { first, entries: planned });
+        Ok((reports, plan))
+    }
+
+    /// Notes that the manifest is complete.
+    pub(super) fn hear_end(&mut self, totals: Totals) -> Result<(), Violation> {
+        if totals != self.listed {
+            return Err(Violation::Totals);
+        }
+        self.manifest = Manifest::Complete;
+        Ok(())
+    }
+
+    /// A plan for everything listed, of which nothing was planned before.
+    pub(super) fn plan_all(&self) -> Option<Action> {
+        let entries: Vec<_> = self.outstanding.iter().map(|(_, entry)| Arc::clone(entry)).collect();
+        (!entries.is_empty()).then_some(Action::Plan { first: EntryId(0), entries })
+    }
+
+    /// Notes what became of an entry, or that something is wanted of it: what to report. What is said of an
+    /// entry that is not open comes too late and changes nothing.
+    pub(super) fn note_outcome(
+        &mut self,
+        id: EntryId,
+        outcome: Outcome,
+        target: TargetView,
+        wants: &mut Wants,
+    ) -> Option<Action> {
+        self.outstanding.entry(id)?;
+        match outcome {
+            Outcome::Content if target == TargetView::Empty => {}
+            Outcome::Content | Outcome::ContentAgain => wants.content(id),
+            Outcome::Digest => wants.digest(id),
+            Outcome::Parts { content, digest } => wants.parts(id, &content, &digest),
+            Outcome::Stored => {
+                self.outstanding.settle(id);
+                self.counts.sent += 1;
+                self.outcomes.stored(id);
+            }
+            Outcome::Kept => {
+                self.outstanding.settle(id);
+                self.counts.kept += 1;
+                self.outcomes.kept(id);
+            }
+            Outcome::Problem(problem) => {
+                self.outstanding.settle(id);
+                self.counts.add_problem(&problem);
+                self.outcomes.problem(id, problem.clone());
+                return Some(Action::Report(problem));
+            }
+        }
+        None
+    }
+}
