@@ -10,7 +10,8 @@ use std::{num::NonZeroU32, path::PathBuf};
 
 use ketch_protocol::problem::Reason;
 
-use super::{Multiaddr, PeerId, secret::Secret, ticket::Ticket};
+use super::{Secret, Ticket};
+use crate::swarm::{Multiaddr, PeerId};
 
 /// One or more paths that wait for a peer with the secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
