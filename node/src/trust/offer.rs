@@ -1,7 +1,7 @@
 //! [`Offer`]: what is offered, to whom, how often and until when; the rules of admission, without a file or
 //! a clock.
 //!
-//! A hello with the right secret *reserves* a use for its peer, done *spends* it. A cut session leaves the
+//! An ask with the right secret *reserves* a use for its peer, done *spends* it. A cut session leaves the
 //! reservation, so the same peer may come again at any time and nobody takes its place. Only the peer itself
 //! gives a reservation back, by declining; one whose peer is lost for good ends with the offer, or when the
 //! sender withdraws the offer and makes another.

@@ -100,7 +100,7 @@ pub enum OffersError {
     Random(#[source] getrandom::Error),
 }
 
-/// Why a hello was not admitted.
+/// Why an ask was not admitted.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmitError {
     /// The peer may not; tell it [`Refusal::reason`].
