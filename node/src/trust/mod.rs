@@ -1,10 +1,8 @@
 //! Who may fetch what: the [`ticket`] that one person hands to another, and the [`offer`]s that wait for it.
 //!
-//! `send` opens [`offers::Offers`], reopens or makes an offer, prints its [`ticket::Ticket`] and asks
-//! [`offers::HeldOffer::admit`] for every peer that says hello. `receive` parses the ticket, dials the peer
-//! it pins and shows the secret to nobody else.
-
-use crate::swarm::{Multiaddr, PeerId};
+//! `send` opens [`offers::Offers`], reopens or makes an offer, prints its [`Ticket`] and asks
+//! [`HeldOffer::admit`] for every peer that says what it wants. `receive` parses the ticket, dials the peer it
+//! pins and shows the secret to nobody else.
 
 pub mod lifetime;
 pub mod offer;
@@ -12,3 +10,8 @@ pub mod offers;
 pub mod qr;
 pub mod secret;
 pub mod ticket;
+
+pub use lifetime::Lifetime;
+pub use offers::{HeldOffer, OfferRequest, Offers};
+pub use secret::Secret;
+pub use ticket::Ticket;

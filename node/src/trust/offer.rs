@@ -1,7 +1,7 @@
 //! [`Offer`]: what is offered, to whom, how often and until when; the rules of admission, without a file or
 //! a clock.
 //!
-//! A hello with the right secret *reserves* a use for its peer, done *spends* it. A cut session leaves the
+//! An ask with the right secret *reserves* a use for its peer, done *spends* it. A cut session leaves the
 //! reservation, so the same peer may come again at any time and nobody takes its place. Only the peer itself
 //! gives a reservation back, by declining; one whose peer is lost for good ends with the offer, or when the
 //! sender withdraws the offer and makes another.
@@ -10,7 +10,8 @@ use std::{num::NonZeroU32, path::PathBuf};
 
 use ketch_protocol::problem::Reason;
 
-use super::{Multiaddr, PeerId, secret::Secret, ticket::Ticket};
+use super::{Secret, Ticket};
+use crate::swarm::{Multiaddr, PeerId};
 
 /// One or more paths that wait for a peer with the secret.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,11 +23,10 @@ use ketch_protocol::path::escape;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Multiaddr, PeerId,
-    lifetime::Lifetime,
+    Lifetime, Secret, Ticket,
     offer::{Offer, Refusal},
-    secret::Secret,
 };
+use crate::swarm::{Multiaddr, PeerId};
 
 /// Uses of an offer for which none are asked: a ticket is for one peer.
 const DEFAULT_USES: NonZeroU32 = NonZeroU32::MIN;
@@ -101,7 +100,7 @@ pub enum OffersError {
     Random(#[source] getrandom::Error),
 }
 
-/// Why a hello was not admitted.
+/// Why an ask was not admitted.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmitError {
     /// The peer may not; tell it [`Refusal::reason`].
@@ -126,19 +125,17 @@ impl Offers {
 
     /// Reopens the offer of the same paths to the same peer, or makes one.
     ///
-    /// An offer that another `send` holds is left alone. Expired and spent offers are removed on the way,
-    /// damaged ones moved aside. `now_s` is the Unix time in seconds.
+    /// An offer that another `send` holds is left alone. Expired offers are removed on the way, damaged ones
+    /// moved aside. `now_s` is the Unix time in seconds.
     pub fn reopen_or_create(&self, request: &OfferRequest, now_s: u64) -> Result<Opened, OffersError> {
         let paths = identify_all(&request.paths)?;
         let mut warnings = Vec::new();
         let mut found = None;
         for file in self.files()? {
             match HeldOffer::take(file)? {
-                Taken::Held(held) if held.offer.is_spent() || held.offer.is_expired(now_s) => {
-                    held.remove()?
-                }
+                Taken::Held(held) if held.offer.is_expired(now_s) => held.withdraw()?,
                 Taken::Held(held) if !held.offer.is_for(&paths, request.only_for) => {}
-                Taken::Held(held) if request.replace => held.remove()?,
+                Taken::Held(held) if request.replace => held.withdraw()?,
                 Taken::Held(held) => {
                     found.get_or_insert(held);
                 }
@@ -205,6 +202,21 @@ impl HeldOffer {
         &self.offer
     }
 
+    /// How many peers may still finish: [`Offer::uses_left`].
+    pub fn uses_left(&self) -> u32 {
+        self.offer.uses_left()
+    }
+
+    /// The Unix second from which on nobody new is admitted: [`Offer::expires_s`].
+    pub fn expires_s(&self) -> Option<u64> {
+        self.offer.expires_s()
+    }
+
+    /// The ticket to print: [`Offer::ticket`].
+    pub fn ticket(&self, peer: PeerId, addresses: impl IntoIterator<Item = Multiaddr>) -> Ticket {
+        self.offer.ticket(peer, addresses)
+    }
+
     /// Admits `peer` and stores its reservation: [`Offer::admit`].
     pub fn admit(&mut self, peer: PeerId, secret: &Secret, now_s: u64) -> Result<(), AdmitError> {
         let mut next = self.offer.clone();
@@ -219,11 +231,18 @@ impl HeldOffer {
         self.replace(next)
     }
 
-    /// Spends the use of a peer that is done: [`Offer::spend`].
-    pub fn spend(&mut self, peer: PeerId) -> Result<(), OffersError> {
+    /// Spends the use of a peer that is done ([`Offer::spend`]) and says how many are left. With the last
+    /// use the file goes too.
+    pub fn spend(&mut self, peer: PeerId) -> Result<u32, OffersError> {
         let mut next = self.offer.clone();
         next.spend(peer);
-        self.replace(next)
+        if next.is_spent() && !self.offer.is_spent() {
+            self.remove_file()?;
+            self.offer = next;
+        } else {
+            self.replace(next)?;
+        }
+        Ok(self.offer.uses_left())
     }
 
     /// Notes where the offer listens, so that it can ask for the same ports when it is reopened.
@@ -231,9 +250,15 @@ impl HeldOffer {
         self.replace(Offer { addresses, ..self.offer.clone() })
     }
 
-    /// Withdraws the offer: its ticket is void from now on. A spent offer is best removed like this.
-    pub fn remove(self) -> Result<(), OffersError> {
-        fs::remove_file(&self.path).map_err(failed("remove", &self.path))
+    /// Withdraws the offer: its ticket is void from now on.
+    pub fn withdraw(self) -> Result<(), OffersError> {
+        self.remove_file()
+    }
+
+    fn remove_file(&self) -> Result<(), OffersError> {
+        fs::remove_file(&self.path)
+            .and_then(|()| sync_folder(&self.path))
+            .map_err(failed("remove", &self.path))
     }
 
     fn renewed(mut self, request: &OfferRequest, now_s: u64) -> Result<Self, OffersError> {
@@ -296,18 +321,25 @@ fn set_aside(path: &Path, why: String) -> Result<Damaged, OffersError> {
 
 /// Writes an offer to a new file, mode 0600, that is locked before it takes the name `path`.
 fn store(offer: &Offer, path: &Path) -> Result<File, OffersError> {
-    let folder = path.parent().expect("an offer's file lies in the folder of offers");
     let write = || -> io::Result<File> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder_of(path))?;
         file.write_all(&encode(offer)?)?;
         file.as_file().lock()?;
         file.as_file().sync_all()?;
         let file = file.persist(path)?;
-        // The name too must survive a power cut, or a spent ticket would open the offer again.
-        File::open(folder)?.sync_all()?;
+        sync_folder(path)?;
         Ok(file)
     };
     write().map_err(failed("write", path))
+}
+
+/// Makes a change of the name `path` survive a power cut, or a spent ticket would open the offer again.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path))?.sync_all()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().expect("an offer's file lies in the folder of offers")
 }
 
 /// Absolute paths, sorted and each once. A path's folder is resolved, its leaf is not: a symlink that is
@@ -384,6 +416,9 @@ fn parse(json: &[u8]) -> Result<Offer, String> {
     let stored: StoredOffer = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     let peer = |text: &String| text.parse::<PeerId>().map_err(|error| format!("a peer: {error}"));
     let address = |text: &String| text.parse::<Multiaddr>().map_err(|error| format!("an address: {error}"));
+    if stored.uses_left == 0 {
+        return Err("no use is left".into());
+    }
     if stored.reserved.len() > stored.uses_left as usize {
         return Err("more uses are reserved than left".into());
     }
@@ -512,21 +547,32 @@ mod tests {
     }
 
     #[test]
-    fn expired_and_spent_offers_are_removed_on_the_way() {
+    fn an_expired_offer_is_removed_on_the_way_to_any_other() {
         let place = Place::new();
         let short = OfferRequest { lifetime: Some(Lifetime::Seconds(1)), ..place.request(&["a"]) };
         drop(place.open(&short, NOW_S));
-        let mut spent = place.open(&place.request(&["b"]), NOW_S).offer;
-        let secret = spent.offer().secret.clone();
-        let peer = PeerId::random();
-        spent.admit(peer, &secret, NOW_S).unwrap();
-        spent.spend(peer).unwrap();
-        drop(spent);
 
-        let opened = place.open(&short, NOW_S + 1);
+        let opened = place.open(&place.request(&["b"]), NOW_S + 1);
 
         assert!(!opened.reopened);
         assert_eq!(place.files(), std::slice::from_ref(&opened.offer.path));
+    }
+
+    #[test]
+    fn the_last_use_takes_the_file_with_it() {
+        let place = Place::new();
+        let request = OfferRequest { uses: NonZeroU32::new(2), ..place.request(&["a"]) };
+        let mut held = place.open(&request, NOW_S).offer;
+        let secret = held.offer().secret.clone();
+        let peer = PeerId::random();
+        for left in [1, 0] {
+            held.admit(peer, &secret, NOW_S).unwrap();
+            assert_eq!(held.spend(peer).unwrap(), left);
+            assert_eq!(held.spend(peer).unwrap(), left);
+            assert_eq!(place.files().len(), left as usize);
+        }
+        drop(held);
+        assert!(!place.open(&request, NOW_S).reopened);
     }
 
     #[test]
@@ -545,15 +591,18 @@ mod tests {
         drop(place.open(&place.request(&["a"]), NOW_S));
         let file = place.files().remove(0);
         let whole = fs::read(&file).unwrap();
-        let forged =
-            String::from_utf8(whole.clone()).unwrap().replace("\"uses_left\": 1", "\"uses_left\": -1");
-        for damage in [&b""[..], &whole[..whole.len() / 2], b"\xff\xfe", forged.as_bytes()] {
+        let text = String::from_utf8(whole.clone()).unwrap();
+        let no_use = text.replace("\"uses_left\": 1", "\"uses_left\": 0");
+        let no_secret = text.replace("\"secret\": \"", "\"secret\": \"x");
+        let wrong = [no_use, no_secret];
+        let damages = wrong.iter().map(|text| text.as_bytes());
+        for damage in damages.chain([&b""[..], &whole[..whole.len() / 2], b"\xff\xfe"]) {
             fs::write(&file, damage).unwrap();
             let opened = place.open(&place.request(&["a"]), NOW_S);
             assert!(!opened.reopened);
             assert_eq!(opened.warnings.len(), 1);
             assert_eq!(fs::read(&opened.warnings[0].moved_to).unwrap(), damage);
-            opened.offer.remove().unwrap();
+            opened.offer.withdraw().unwrap();
         }
     }
 

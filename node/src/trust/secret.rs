@@ -21,12 +21,12 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// One that came in a hello or out of a ticket.
+    /// One that came in an ask or out of a ticket.
     pub fn from_bytes(bytes: [u8; SECRET_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, for the hello to the pinned peer.
+    /// The bytes, for the ask to the pinned peer.
     pub fn as_bytes(&self) -> &[u8; SECRET_BYTES] {
         &self.0
     }
