@@ -344,6 +344,7 @@ fn the_document_names_every_limit_with_its_value() {
         ("WINDOW_BYTES", limits::WINDOW_BYTES),
         ("BATCH_PROBLEMS", limits::BATCH_PROBLEMS as u64),
         ("PARTS_RUNS", limits::PARTS_RUNS as u64),
+        ("WANTS_PER_SPAN", limits::WANTS_PER_SPAN),
         ("DETAIL_BYTES", limits::DETAIL_BYTES as u64),
         ("BLOCK_BYTES", limits::BLOCK_BYTES as u64),
         ("RANGE_BYTES", limits::RANGE_BYTES),

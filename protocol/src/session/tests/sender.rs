@@ -5,7 +5,7 @@ use super::{
 use crate::{
     limits::{
         BATCH_ENTRIES, BATCH_PROBLEMS, CONSENT_TIMEOUT_S, HELLO_TIMEOUT_S, KEEP_ALIVE_S, MESSAGE_BYTES,
-        RANGE_BYTES, SILENCE_TIMEOUT_S, WHOLE_BYTES, WINDOW_ENTRIES,
+        RANGE_BYTES, SILENCE_TIMEOUT_S, WANTS_PER_SPAN, WHOLE_BYTES, WINDOW_ENTRIES,
     },
     message::{Parts, encode},
 };
@@ -120,6 +120,24 @@ fn only_open_files_and_their_ranges_can_be_wanted() {
     }
     let legal = hear(&mut listed(&entries), parts(2, runs(0, ranges), runs(ranges - 1, 1)));
     assert_eq!(jobs(&legal).len(), 1);
+}
+
+#[test]
+fn what_is_wanted_again_and_again_is_refused() {
+    let parts = |count| {
+        let parts = vec![Parts { id: EntryId(1), content: runs(0, count), digest: Vec::new() }];
+        Message::Want(Want { parts, ..Want::default() })
+    };
+    let large = entry("large", EntryKind::File { size: 10 * RANGE_BYTES });
+    let mut sender = listed(&[file("a"), large]);
+    for _ in 0..WANTS_PER_SPAN {
+        assert_eq!(jobs(&hear(&mut sender, want(0, 1))).len(), 1);
+        assert_eq!(jobs(&hear(&mut sender, parts(10))).len(), 1);
+    }
+    assert_eq!(*violation(&hear(&mut sender, parts(1))), Violation::Greedy(EntryId(1)));
+    let mut sender = listed(&[file("a")]);
+    let twice = Message::Want(Want { content: vec![Run { first: 0, count: 1 }; 5], ..Want::default() });
+    assert_eq!(*violation(&hear(&mut sender, twice)), Violation::Greedy(EntryId(0)));
 }
 
 #[test]
