@@ -70,6 +70,9 @@ impl Hasher {
     }
 
     /// The hash of all bytes taken.
+    ///
+    /// # Panics
+    /// When it is for a range and no byte was taken: no range is empty.
     pub fn finish(&self) -> ContentHash {
         match self.part {
             Part::Whole => ContentHash(*self.state.finalize().as_bytes()),

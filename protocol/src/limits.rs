@@ -41,6 +41,11 @@ pub const BATCH_PROBLEMS: usize = 256;
 /// (every other range is missing) one list stands for 2 GiB of the file.
 pub const PARTS_RUNS: usize = 1_024;
 
+/// How often a receiver may want each span of an open file, on average over the file: to compare it, to get
+/// it, and again when what arrived was damaged. Every want is a job that the sender must remember (some 100
+/// bytes), so this bounds them at some 26 MB for a full window of small files.
+pub const WANTS_PER_SPAN: u64 = 4;
+
 /// Longest explanation in a message, in bytes. It is shown to a person, on one line.
 pub const DETAIL_BYTES: usize = 1_024;
 

@@ -147,7 +147,7 @@ pub enum Reason {
     Version,
     /// The other side broke the protocol.
     Violation,
-    /// The person at the receiver said no.
+    /// The person at the receiver said no, or nothing in time.
     Declined,
     /// Stopped by its user.
     Interrupted,

@@ -48,3 +48,86 @@ impl Fill {
         self.entries >= BATCH_ENTRIES || self.problems >= BATCH_PROBLEMS || self.bytes >= BATCH_BYTES
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        limits::{DETAIL_BYTES, LINK_TARGET_BYTES, MESSAGE_BYTES, PATH_BYTES},
+        manifest::{EntryId, EntryKind, Timestamp},
+        message::{Batch, Message, Settled, encode},
+        path::EntryPath,
+        problem::Cause,
+    };
+
+    /// Bytes of a frame before and after one item is added.
+    fn cost(without: Message, with: Message) -> usize {
+        encode(&with).len() - encode(&without).len()
+    }
+
+    fn path(length: usize) -> EntryPath {
+        let name: Vec<u8> =
+            (1..=length).map(|place| if place % 2 == 0 && place < length { b'/' } else { b'x' }).collect();
+        EntryPath::parse(&name).unwrap()
+    }
+
+    /// An entry whose every number is the longest.
+    fn costly_entry(path: EntryPath, kind: EntryKind) -> Entry {
+        Entry { path, kind, mode: u32::MAX, mtime: Timestamp { seconds: i64::MIN, nanoseconds: u32::MAX } }
+    }
+
+    fn batch(entries: Vec<Entry>) -> Message {
+        Message::Manifest(Batch { entries, ..Batch::default() })
+    }
+
+    #[test]
+    fn no_entry_takes_more_than_its_bound() {
+        let link = EntryKind::Symlink { target: [b'/'; LINK_TARGET_BYTES].into() };
+        for kind in [EntryKind::File { size: u64::MAX }, EntryKind::Directory, link] {
+            for length in [1, 127, 128, PATH_BYTES] {
+                let entry = costly_entry(path(length), kind.clone());
+                let (bound, other) = (entry.encoded_bound(), costly_entry(path(1), EntryKind::Directory));
+                let cost = cost(batch(vec![other.clone()]), batch(vec![other, entry]));
+                assert!(cost <= bound + 4, "{cost} > {bound}: the lengths around it grow by 4 at most");
+                assert!(bound - cost < FIELD_SLACK_BYTES, "{cost} of {bound}: the bound is loose");
+            }
+        }
+    }
+
+    #[test]
+    fn no_problem_takes_more_than_its_bound() {
+        let told = |problems| Message::Settled(Settled { problems, ..Settled::default() });
+        for detail in [0, 127, 128, DETAIL_BYTES] {
+            let problem = Problem::new(path(PATH_BYTES), Cause::Metadata, "x".repeat(detail));
+            let cost = cost(told(vec![]), told(vec![(EntryId(u64::MAX), problem.clone())]));
+            assert!(cost <= problem.encoded_bound() + 4, "{cost} > {}", problem.encoded_bound());
+        }
+    }
+
+    #[test]
+    fn no_run_takes_more_than_its_bound() {
+        let told = |stored| Message::Settled(Settled { stored, ..Settled::default() });
+        let run = Run { first: u64::MAX - 1, count: u64::MAX };
+        assert!(cost(told(vec![]), told(vec![run])) <= RUN_BYTES + 4);
+    }
+
+    #[test]
+    fn a_batch_that_is_cut_once_full_fits_whatever_comes_last() {
+        let link = EntryKind::Symlink { target: [b'/'; LINK_TARGET_BYTES].into() };
+        for small in [1, 100, 1_000] {
+            let (mut fill, mut entries) = (Fill::default(), Vec::new());
+            while !fill.is_full() {
+                let short = costly_entry(path(small), EntryKind::Directory);
+                let mut next = fill;
+                next.add_entry(&short);
+                let entry = if next.is_full() { costly_entry(path(PATH_BYTES), link.clone()) } else { short };
+                fill.add_entry(&entry);
+                entries.push(entry);
+            }
+            assert!(encode(&batch(entries)).len() <= MESSAGE_BYTES);
+        }
+    }
+
+    /// What the bounds may be too high: short lengths, fields that are zero, a shared front of the path.
+    const FIELD_SLACK_BYTES: usize = 24;
+}

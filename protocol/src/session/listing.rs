@@ -8,10 +8,11 @@ use super::{
     sender::{Job, Wanted},
 };
 use crate::{
-    limits::{RANGE_BYTES, WHOLE_BYTES},
+    limits::{WANTS_PER_SPAN, WHOLE_BYTES},
     manifest::{Entry, EntryId, EntryKind},
     message::{Batch, Counts, Fill, Parts, Run, Settled, TargetView, Totals, Want},
     problem::Problem,
+    record::segment::Span,
 };
 
 #[derive(Debug)]
@@ -82,20 +83,29 @@ impl Listing {
     }
 
     /// The jobs of a want. A run may be as long as the peer likes: it ends at its first entry that is not open.
-    pub(super) fn want(&self, want: Want) -> Result<Vec<Job>, Violation> {
+    pub(super) fn want(&mut self, want: Want) -> Result<Vec<Job>, Violation> {
         let mut jobs = Vec::new();
         for (runs, wanted) in [(want.content, Wanted::Content), (want.digest, Wanted::Digest)] {
             for id in numbers(&runs) {
-                jobs.push(Job { id, entry: self.file(id)?, wanted: wanted.clone() });
+                let entry = self.file(id)?;
+                self.count_wanted(id, &entry, Span::count(entry.size()))?;
+                jobs.push(Job { id, entry, wanted: wanted.clone() });
             }
         }
         for Parts { id, content, digest } in want.parts {
             let entry = self.file(id)?;
-            check_ranges(id, &entry, &content)?;
-            check_ranges(id, &entry, &digest)?;
+            let spans = count_ranges(id, &entry, content.iter().chain(&digest))?;
+            // An item that names nothing is a job all the same.
+            self.count_wanted(id, &entry, spans.max(1))?;
             jobs.push(Job { id, entry, wanted: Wanted::Parts { content, digest } });
         }
         Ok(jobs)
+    }
+
+    fn count_wanted(&mut self, id: EntryId, entry: &Entry, spans: u64) -> Result<(), Violation> {
+        let allowed = WANTS_PER_SPAN * Span::count(entry.size());
+        let wanted = self.outstanding.count_wanted(id, spans);
+        if wanted > allowed { Err(Violation::Greedy(id)) } else { Ok(()) }
     }
 
     /// An open entry that is a file.
@@ -155,10 +165,21 @@ fn numbers(runs: &[Run]) -> impl Iterator<Item = EntryId> {
     runs.iter().flat_map(|run| run.numbers()).map(EntryId)
 }
 
-fn check_ranges(id: EntryId, entry: &Entry, runs: &[Run]) -> Result<(), Violation> {
-    let ranges = if entry.size() > WHOLE_BYTES { entry.size().div_ceil(RANGE_BYTES) } else { 0 };
-    let inside = runs.iter().all(|run| run.numbers().end <= ranges);
-    if inside { Ok(()) } else { Err(Violation::NoSuchPart(id)) }
+/// How many ranges are named, all of which the file must have.
+fn count_ranges<'a>(
+    id: EntryId,
+    entry: &Entry,
+    runs: impl Iterator<Item = &'a Run>,
+) -> Result<u64, Violation> {
+    let ranges = if entry.size() > WHOLE_BYTES { Span::count(entry.size()) } else { 0 };
+    let mut named = 0u64;
+    for run in runs {
+        if run.numbers().end > ranges {
+            return Err(Violation::NoSuchPart(id));
+        }
+        named = named.saturating_add(run.count);
+    }
+    Ok(named)
 }
 
 /// Cuts a list into batches.

@@ -215,6 +215,9 @@ pub enum Violation {
     /// An entry or a part of it was named that cannot be.
     #[error("it named a part of entry {0} that does not exist")]
     NoSuchPart(EntryId),
+    /// Spans of an open entry were wanted more often than [`crate::limits::WANTS_PER_SPAN`].
+    #[error("it wanted entry {0} again and again")]
+    Greedy(EntryId),
     /// Its account differs from ours.
     #[error("its account differs: {theirs:?}, here {ours:?}")]
     Account {

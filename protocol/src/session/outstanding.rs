@@ -9,9 +9,15 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
-    open: BTreeMap<EntryId, Arc<Entry>>,
+    open: BTreeMap<EntryId, Open>,
     name_bytes: u64,
     announced: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    entry: Arc<Entry>,
+    wanted_spans: u64,
 }
 
 impl Outstanding {
@@ -31,17 +37,25 @@ impl Outstanding {
     pub(super) fn announce(&mut self, entry: Arc<Entry>) -> EntryId {
         let id = self.next_id();
         self.name_bytes += entry.name_bytes() as u64;
-        self.open.insert(id, entry);
+        self.open.insert(id, Open { entry, wanted_spans: 0 });
         self.announced += 1;
         id
     }
 
     pub(super) fn entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
-        self.open.get(&id)
+        self.open.get(&id).map(|open| &open.entry)
+    }
+
+    /// Counts spans of an entry that are wanted: how many were, with these.
+    pub(super) fn count_wanted(&mut self, id: EntryId, spans: u64) -> u64 {
+        self.open.get_mut(&id).map_or(0, |open| {
+            open.wanted_spans = open.wanted_spans.saturating_add(spans);
+            open.wanted_spans
+        })
     }
 
     pub(super) fn settle(&mut self, id: EntryId) -> Option<Arc<Entry>> {
-        let entry = self.open.remove(&id)?;
+        let Open { entry, .. } = self.open.remove(&id)?;
         self.name_bytes -= entry.name_bytes() as u64;
         Some(entry)
     }
@@ -51,6 +65,6 @@ impl Outstanding {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (EntryId, &Arc<Entry>)> {
-        self.open.iter().map(|(id, entry)| (*id, entry))
+        self.open.iter().map(|(id, open)| (*id, &open.entry))
     }
 }

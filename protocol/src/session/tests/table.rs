@@ -1,0 +1,231 @@
+//! Every state and every message: who may say what when.
+
+use std::sync::Arc;
+
+use super::{
+    super::{
+        receiver::{self, Answer, Outcome},
+        sender,
+    },
+    *,
+};
+
+/// `.` ignored, `!` violation: unexpected, `R` ended by the other side's refusal; anything else is told.
+type Row = [&'static str; 11];
+
+/// What a machine did, as a cell of the table.
+#[derive(Debug)]
+enum Did {
+    Said(&'static str),
+    Other(&'static str),
+    Ended(Ending),
+}
+
+fn cell(did: &[Did], message: &str, state_awaits: &str) -> String {
+    match did {
+        [] => ".".into(),
+        [Did::Ended(Ending::Failed(SessionError::Refused(_)))] => "R".into(),
+        [
+            Did::Said("refuse"),
+            Did::Ended(Ending::Failed(SessionError::Violation(Violation::Unexpected {
+                message: named,
+                awaited,
+            }))),
+        ] if (*named, *awaited) == (message, state_awaits) => "!".into(),
+        [Did::Said("refuse"), Did::Ended(Ending::Failed(SessionError::Violation(violation)))] => {
+            format!("{violation:?}").split([' ', '(']).next().unwrap_or_default().to_owned()
+        }
+        others => others.iter().map(name).collect::<Vec<_>>().join("+"),
+    }
+}
+
+fn name(did: &Did) -> String {
+    match did {
+        Did::Said(name) | Did::Other(name) => (*name).to_owned(),
+        Did::Ended(Ending::Complete(_)) => "complete".into(),
+        Did::Ended(failed @ Ending::Failed(_)) => format!("{failed:?}"),
+    }
+}
+
+fn sender_did(action: sender::Action) -> Did {
+    match action {
+        sender::Action::Send(message) => Did::Said(message.name()),
+        sender::Action::Admit(_) => Did::Other("admit"),
+        sender::Action::List => Did::Other("list"),
+        sender::Action::Read(_) => Did::Other("read"),
+        sender::Action::Report(_) => Did::Other("report"),
+        sender::Action::End(ending) => Did::Ended(ending),
+    }
+}
+
+fn receiver_did(action: receiver::Action) -> Did {
+    match action {
+        receiver::Action::Send(message) => Did::Said(message.name()),
+        receiver::Action::Offered(_) => Did::Other("offered"),
+        receiver::Action::Consult { .. } => Did::Other("consult"),
+        receiver::Action::Plan { .. } => Did::Other("plan"),
+        receiver::Action::Finish => Did::Other("finish"),
+        receiver::Action::Report(_) => Did::Other("report"),
+        receiver::Action::End(ending) => Did::Ended(ending),
+    }
+}
+
+/// Every state of a sender: its name, what it waits for, and the inputs that lead there.
+fn sender_states() -> [(&'static str, &'static str, Vec<sender::Input>); 7] {
+    use sender::Input;
+    let asked = |consent| Input::Message(Message::Ask(ask(consent, TargetView::Occupied)));
+    let admitted = |consent| vec![asked(consent), Input::Admitted { estimate: None }];
+    let listed = Input::Listed { entries: vec![file("f")], problems: Vec::new() };
+    let with = |before: Vec<Input>, more: &[Input]| [before, more.to_vec()].concat();
+    [
+        ("await ask", "ask", Vec::new()),
+        ("await admission", "admission", vec![asked(Consent::Given)]),
+        ("await accept", "accept", with(admitted(Consent::Pending), std::slice::from_ref(&listed))),
+        ("sending", "settled", with(admitted(Consent::Given), std::slice::from_ref(&listed))),
+        ("sending, all listed", "settled", with(admitted(Consent::Given), &[listed, Input::ListEnded])),
+        ("sending, all settled", "done", with(admitted(Consent::Given), &[Input::ListEnded])),
+        ("ended", "nothing", vec![Input::Denied]),
+    ]
+}
+
+fn sender_in(inputs: Vec<sender::Input>) -> Sender {
+    let mut sender = Sender::default();
+    inputs.into_iter().for_each(|input| drop(sender.handle(input, START)));
+    sender
+}
+
+/// Every state of a receiver likewise.
+fn receiver_states() -> [(&'static str, &'static str, Consent, Vec<receiver::Input>); 9] {
+    use Consent::{Given, Pending};
+    use receiver::Input;
+    let offered = || vec![Input::Message(offer())];
+    let listed = Input::Message(batch(0, &[file("f")]));
+    let end = |entries| Input::Message(Message::ManifestEnd(Totals { entries, bytes: entries, problems: 0 }));
+    let with = |more: &[Input]| [offered(), more.to_vec()].concat();
+    [
+        ("await offer", "offer", Given, Vec::new()),
+        ("await consent", "consent", Pending, offered()),
+        ("await consent, all listed", "consent", Pending, with(&[listed.clone(), end(1)])),
+        ("storing", "manifest", Given, offered()),
+        ("storing, some listed", "manifest", Given, with(std::slice::from_ref(&listed))),
+        ("storing, all listed", "content", Given, with(&[listed, end(1)])),
+        ("finishing", "the end of storing", Given, with(&[end(0)])),
+        ("await farewell", "farewell", Given, with(&[end(0), Input::Finished { late: Vec::new() }])),
+        ("ended", "nothing", Given, vec![Input::Lost(String::new())]),
+    ]
+}
+
+fn receiver_in(consent: Consent, inputs: Vec<receiver::Input>) -> Receiver {
+    let (mut receiver, _) = Receiver::new(ask(consent, TargetView::Occupied));
+    inputs.into_iter().for_each(|input| drop(receiver.handle(input, START)));
+    receiver
+}
+
+#[test]
+#[rustfmt::skip]
+fn a_sender_takes_each_message_in_its_state_alone() {
+    let table: [Row; 7] = [
+        // ask   offer refuse accept manifest end   want       settled    done                  farewell keep alive
+        ["admit", "!", "R",   "!",   "!",     "!",  "!",       "!",       "!",                  "!",     "."],
+        ["!",     "!", "R",   "!",   "!",     "!",  "!",       "!",       "!",                  "!",     "."],
+        ["!",     "!", "R",   ".",   "!",     "!",  "!",       "!",       "!",                  "!",     "."],
+        ["!",     "!", "R",   "!",   "!",     "!",  "read",    ".",       "!",                  "!",     "."],
+        ["!",     "!", "R",   "!",   "!",     "!",  "read",    ".",       "!",                  "!",     "."],
+        ["!",     "!", "R",   "!",   "!",     "!",  "NotOpen", "NotOpen", "farewell+complete",  "!",     "."],
+        [".",     ".", ".",   ".",   ".",     ".",  ".",       ".",       ".",                  ".",     "."],
+    ];
+    for ((state, awaited, inputs), row) in sender_states().into_iter().zip(table) {
+        for (message, expected) in every_message().into_iter().zip(row) {
+            let name = message.name();
+            let actions = sender_in(inputs.clone()).handle(sender::Input::Message(message), START);
+            let did: Vec<_> = actions.into_iter().map(sender_did).collect();
+            assert_eq!(cell(&did, name, awaited), expected, "{state}: {name}: {did:?}");
+        }
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn a_receiver_takes_each_message_in_its_state_alone() {
+    let table: [Row; 9] = [
+        // ask offer     refuse accept manifest end       want settled done farewell    keep alive
+        ["!", "offered", "R",   "!",   "!",     "!",       "!", "!",   "!", "!",        "."],
+        ["!", "!",       "R",   "!",   ".",     "consult", "!", "!",   "!", "!",        "."],
+        ["!", "!",       "R",   "!",   "!",     "!",       "!", "!",   "!", "!",        "."],
+        ["!", "!",       "R",   "!",   "plan",  "finish",  "!", "!",   "!", "!",        "."],
+        ["!", "!",       "R",   "!",   "Gap",   "Totals",  "!", "!",   "!", "!",        "."],
+        ["!", "!",       "R",   "!",   "!",     "!",       "!", "!",   "!", "!",        "."],
+        ["!", "!",       "R",   "!",   "!",     "!",       "!", "!",   "!", "!",        "."],
+        ["!", "!",       "R",   "!",   "!",     "!",       "!", "!",   "!", "complete", "."],
+        [".", ".",       ".",   ".",   ".",     ".",       ".", ".",   ".", ".",        "."],
+    ];
+    for ((state, awaited, consent, inputs), row) in receiver_states().into_iter().zip(table) {
+        for (message, expected) in every_message().into_iter().zip(row) {
+            let name = message.name();
+            let actions = receiver_in(consent, inputs.clone()).handle(receiver::Input::Message(message), START);
+            let did: Vec<_> = actions.into_iter().map(receiver_did).collect();
+            assert_eq!(cell(&did, name, awaited), expected, "{state}: {name}: {did:?}");
+        }
+    }
+}
+
+#[test]
+fn no_input_in_any_state_makes_a_sender_panic_or_speak_behind_its_end() {
+    use sender::Input;
+    let inputs = [
+        Input::Message(Message::Accept),
+        Input::Violation(Violation::Window),
+        Input::Admitted { estimate: Some(Totals::default()) },
+        Input::Denied,
+        Input::Listed { entries: vec![file("g"); 1_100], problems: vec![problem("p", Cause::Special)] },
+        Input::ListEnded,
+        Input::Stop(Stop::new(Reason::Interrupted, "")),
+        Input::Lost("gone".into()),
+        Input::Tick,
+    ];
+    for (state, _, before) in sender_states() {
+        for (first, second) in
+            inputs.iter().flat_map(|first| inputs.iter().map(move |second| (first, second)))
+        {
+            let mut sender = sender_in(before.clone());
+            let mut actions = sender.handle(first.clone(), seconds(1));
+            actions.extend(sender.handle(second.clone(), seconds(1_000)));
+            let end = actions.iter().position(|action| matches!(action, sender::Action::End(_)));
+            assert!(end.is_none_or(|end| end + 1 == actions.len()), "{state}: {first:?} {second:?}");
+            let _ = (sender.room(), sender.counts(), sender.is_open(EntryId(u64::MAX)));
+        }
+    }
+}
+
+#[test]
+fn no_input_in_any_state_makes_a_receiver_panic_or_speak_behind_its_end() {
+    use receiver::Input;
+    let parts = Outcome::Parts { content: runs(0, 1), digest: Vec::new() };
+    let outcomes =
+        [Outcome::Stored, Outcome::Kept, Outcome::Content, Outcome::ContentAgain, Outcome::Digest, parts];
+    let inputs = [
+        Input::Message(Message::Farewell),
+        Input::Violation(Violation::Window),
+        Input::Consent(Answer::Yes),
+        Input::Consent(Answer::No),
+        Input::Outcomes(outcomes.into_iter().map(|outcome| (EntryId(0), outcome)).collect()),
+        Input::Outcomes(vec![(EntryId(u64::MAX), Outcome::Problem(problem("p", Cause::Corrupt)))]),
+        Input::Finished { late: vec![problem("d", Cause::Metadata)] },
+        Input::Stop(Stop::new(Reason::Interrupted, "")),
+        Input::Lost("gone".into()),
+        Input::Tick,
+    ];
+    for (state, _, consent, before) in receiver_states() {
+        for (first, second) in
+            inputs.iter().flat_map(|first| inputs.iter().map(move |second| (first, second)))
+        {
+            let mut receiver = receiver_in(consent, before.clone());
+            let mut actions = receiver.handle(first.clone(), seconds(1));
+            actions.extend(receiver.handle(second.clone(), seconds(1_000)));
+            let end = actions.iter().position(|action| matches!(action, receiver::Action::End(_)));
+            assert!(end.is_none_or(|end| end + 1 == actions.len()), "{state}: {first:?} {second:?}");
+            let open: Vec<&Arc<Entry>> = receiver.open_entries().collect();
+            let _ = (open, receiver.listed(), receiver.counts());
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The sender's side: its machine, a tree, and a driver that only does what it is told.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::executor::block_on;
+use ketch_protocol::{
+    io::StreamKind,
+    limits::BLOCK_BYTES,
+    manifest::Entry,
+    message::{Fill, Frames, Message, Secret, SessionId, encode},
+    path::EntryPath,
+    problem::{Cause, Problem},
+    record::segment::{Span, put_aborted, put_begin, put_block_length, put_digest, put_end},
+    session::{
+        Ending, Sender,
+        sender::{Action, Input, Job, Wanted},
+    },
+};
+
+use super::{
+    Side,
+    link::{CONTROL, Link},
+    tree::{Node, Tree},
+};
+
+/// What befalls a file between the scan and the read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    Truncated {
+        to: usize,
+    },
+    Grown,
+    Gone,
+    /// Its bytes are damaged on their way to the receiver.
+    Damaged,
+}
+
+pub(crate) struct Source {
+    pub(crate) machine: Sender,
+    pub(crate) tree: Tree,
+    pub(crate) faults: BTreeMap<EntryPath, Fault>,
+    pub(crate) secret: Secret,
+    pub(crate) data_streams: usize,
+    pub(crate) ending: Option<Ending>,
+    pub(crate) reports: Vec<Problem>,
+    /// Bytes of file content that were sent.
+    pub(crate) content_bytes: u64,
+    /// Batches of the manifest that were sent.
+    pub(crate) batches: usize,
+    kind: Option<StreamKind>,
+    first_byte: Vec<u8>,
+    frames: Frames,
+    session: SessionId,
+    scan: Scan,
+    opened: Vec<usize>,
+    jobs_done: usize,
+}
+
+enum Scan {
+    NotAsked,
+    Left(Vec<Entry>),
+    Ended,
+}
+
+impl Source {
+    pub(crate) fn new(tree: Tree, secret: Secret) -> Self {
+        Self {
+            machine: Sender::default(),
+            tree,
+            faults: BTreeMap::new(),
+            secret,
+            data_streams: 1,
+            ending: None,
+            reports: Vec::new(),
+            content_bytes: 0,
+            batches: 0,
+            kind: None,
+            first_byte: Vec::new(),
+            frames: Frames::default(),
+            session: SessionId([0; 16]),
+            scan: Scan::NotAsked,
+            opened: Vec::new(),
+            jobs_done: 0,
+        }
+    }
+
+    /// Bytes of the control stream came.
+    pub(crate) fn hear(&mut self, mut bytes: &[u8], now: Duration, link: &mut Link) {
+        if self.kind.is_none() {
+            self.first_byte.extend_from_slice(&bytes[..1]);
+            bytes = &bytes[1..];
+            self.kind = block_on(StreamKind::read(&mut &self.first_byte[..])).ok();
+        }
+        self.frames.push(bytes);
+        loop {
+            match self.frames.next_message() {
+                Ok(Some(message)) => self.handle(Input::Message(message), now, link),
+                Ok(None) => return,
+                Err(error) => return self.handle(Input::Violation(error.into()), now, link),
+            }
+        }
+    }
+
+    pub(crate) fn handle(&mut self, input: Input, now: Duration, link: &mut Link) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            for action in self.machine.handle(input, now) {
+                inputs.extend(self.act(action, now, link));
+            }
+            if inputs.is_empty() {
+                inputs.extend(self.scan());
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action, now: Duration, link: &mut Link) -> Option<Input> {
+        assert_eq!(self.ending, None, "{action:?} follows the end");
+        match action {
+            Action::Send(message) => {
+                self.batches += usize::from(matches!(message, Message::Manifest(_)));
+                link.send(Side::Sender, CONTROL, &encode(&message), now);
+            }
+            Action::Admit(ask) if ask.secret == self.secret => {
+                self.session = ask.session;
+                return Some(Input::Admitted { estimate: None });
+            }
+            Action::Admit(_) => return Some(Input::Denied),
+            Action::List => {
+                self.scan = Scan::Left(self.tree.iter().rev().map(|(path, node)| node.entry(path)).collect());
+            }
+            Action::Read(jobs) => jobs.into_iter().for_each(|job| self.read(&job, now, link)),
+            Action::Report(problem) => self.reports.push(problem),
+            Action::End(ending) => self.ending = Some(ending),
+        }
+        None
+    }
+
+    /// The next batch of the scan, as far as there is room.
+    fn scan(&mut self) -> Option<Input> {
+        let Scan::Left(left) = &mut self.scan else { return None };
+        let mut room = self.machine.room();
+        if left.is_empty() {
+            self.scan = Scan::Ended;
+            return Some(Input::ListEnded);
+        }
+        let (mut entries, mut fill) = (Vec::new(), Fill::default());
+        while room > 0 && !fill.is_full() {
+            let Some(entry) = left.pop() else { break };
+            fill.add_entry(&entry);
+            entries.push(entry);
+            room -= 1;
+        }
+        (!entries.is_empty()).then_some(Input::Listed { entries, problems: Vec::new() })
+    }
+
+    fn read(&mut self, job: &Job, now: Duration, link: &mut Link) {
+        let size = job.entry.size();
+        let (content, digest): (Vec<u64>, Vec<u64>) = match &job.wanted {
+            Wanted::Content => ((0..Span::count(size)).collect(), Vec::new()),
+            Wanted::Digest => (Vec::new(), (0..Span::count(size)).collect()),
+            Wanted::Parts { content, digest } => (
+                content.iter().flat_map(|run| run.numbers()).collect(),
+                digest.iter().flat_map(|run| run.numbers()).collect(),
+            ),
+        };
+        let span = |index| if Span::count(size) == 1 { Span::whole(size) } else { Span::range(size, index) };
+        for index in content {
+            let bytes = self.segment(job, span(index));
+            self.say(&bytes, now, link);
+        }
+        for index in digest {
+            let bytes = self.digest(job, span(index));
+            self.say(&bytes, now, link);
+        }
+    }
+
+    /// Puts whole segments on the data streams in turn.
+    fn say(&mut self, bytes: &[u8], now: Duration, link: &mut Link) {
+        let stream = 1 + self.jobs_done % self.data_streams;
+        self.jobs_done += 1;
+        if !self.opened.contains(&stream) {
+            let mut kind = Vec::new();
+            block_on(StreamKind::Data(self.session).write(&mut kind)).unwrap();
+            link.send(Side::Sender, stream, &kind, now);
+            self.opened.push(stream);
+        }
+        link.send(Side::Sender, stream, bytes, now);
+    }
+
+    fn segment(&mut self, job: &Job, span: Span) -> Vec<u8> {
+        let mut out = Vec::new();
+        let fault = self.faults.get(&job.entry.path).copied();
+        let listed = self.part(job, span);
+        let there = match fault {
+            Some(Fault::Truncated { to }) => &listed[..to.min(listed.len())],
+            Some(Fault::Gone) => &[],
+            Some(Fault::Grown | Fault::Damaged) | None => &listed[..],
+        };
+        put_begin(&mut out, job.id, span);
+        for block in there.chunks(BLOCK_BYTES) {
+            put_block_length(&mut out, block.len());
+            out.extend_from_slice(block);
+        }
+        self.content_bytes += there.len() as u64;
+        let mut hasher = span.hasher(job.entry.size());
+        hasher.update(there);
+        match fault {
+            Some(Fault::Truncated { to }) => put_aborted(&mut out, Cause::Changed, &format!("{to} left")),
+            Some(Fault::Grown) => put_aborted(&mut out, Cause::Changed, "it has grown"),
+            Some(Fault::Gone) => put_aborted(&mut out, Cause::Vanished, ""),
+            Some(Fault::Damaged) => {
+                *out.last_mut().unwrap() ^= 1;
+                put_end(&mut out, hasher.finish());
+            }
+            None => put_end(&mut out, hasher.finish()),
+        }
+        out
+    }
+
+    fn digest(&self, job: &Job, span: Span) -> Vec<u8> {
+        let mut hasher = span.hasher(job.entry.size());
+        hasher.update(&self.part(job, span));
+        let mut out = Vec::new();
+        put_digest(&mut out, job.id, span, hasher.finish());
+        out
+    }
+
+    fn part(&self, job: &Job, span: Span) -> Vec<u8> {
+        let Some(Node::File(content)) = self.tree.get(&job.entry.path) else {
+            unreachable!("a job of a file")
+        };
+        content[span.offset() as usize..][..span.length() as usize].to_vec()
+    }
+}

@@ -1,0 +1,257 @@
+//! The receiver's side: its machine, a tree, and a driver that stores what comes. Like a real one, it lets
+//! a file be seen only when all of it has come and every hash was right.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::executor::block_on;
+use ketch_protocol::{
+    io::StreamKind,
+    manifest::{Entry, EntryId, EntryKind},
+    message::{Ask, Frames, Run, encode},
+    path::EntryPath,
+    problem::{Cause, Problem},
+    record::segment::Span,
+    session::{
+        Ending, Receiver,
+        receiver::{Action, Answer, Input, Outcome},
+    },
+};
+
+use super::{
+    Side,
+    incoming::{Arrived, Incoming},
+    link::{CONTROL, Link},
+    tree::{Node, Tree},
+};
+
+pub(crate) struct Target {
+    pub(crate) machine: Receiver,
+    /// What can be seen.
+    pub(crate) tree: Tree,
+    pub(crate) overwrite: bool,
+    /// What a person answers; nobody does when absent.
+    pub(crate) answer: Option<Answer>,
+    /// Content of large files that an earlier session left, by range.
+    pub(crate) held: BTreeMap<EntryPath, BTreeMap<u64, Vec<u8>>>,
+    pub(crate) late: Vec<Problem>,
+    /// Settles nothing: a target that hangs.
+    pub(crate) stalled: bool,
+    pub(crate) ending: Option<Ending>,
+    pub(crate) reports: Vec<Problem>,
+    frames: Frames,
+    streams: BTreeMap<usize, Incoming>,
+    planned: BTreeMap<EntryId, Arc<Entry>>,
+    announced: u64,
+    partial: BTreeMap<EntryId, BTreeMap<u64, Vec<u8>>>,
+    digests: BTreeMap<EntryId, BTreeSet<u64>>,
+}
+
+impl Target {
+    /// The driver, and what it says first.
+    pub(crate) fn new(ask: Ask, tree: Tree) -> (Self, Vec<Action>) {
+        let (machine, actions) = Receiver::new(ask);
+        let target = Self {
+            machine,
+            tree,
+            overwrite: false,
+            answer: Some(Answer::Yes),
+            held: BTreeMap::new(),
+            late: Vec::new(),
+            stalled: false,
+            ending: None,
+            reports: Vec::new(),
+            frames: Frames::default(),
+            streams: BTreeMap::new(),
+            planned: BTreeMap::new(),
+            announced: 0,
+            partial: BTreeMap::new(),
+            digests: BTreeMap::new(),
+        };
+        (target, actions)
+    }
+
+    /// Opens the control stream and says the first actions.
+    pub(crate) fn open(&mut self, actions: Vec<Action>, now: Duration, link: &mut Link) {
+        let mut kind = Vec::new();
+        block_on(StreamKind::Control.write(&mut kind)).unwrap();
+        link.send(Side::Receiver, CONTROL, &kind, now);
+        for action in actions {
+            assert!(self.act(action, now, link).is_none());
+        }
+    }
+
+    /// Bytes of a stream came.
+    pub(crate) fn hear(&mut self, stream: usize, bytes: &[u8], now: Duration, link: &mut Link) {
+        if stream == CONTROL {
+            self.frames.push(bytes);
+            self.hear_messages(now, link);
+        } else {
+            self.streams.entry(stream).or_default().push(bytes);
+        }
+        self.drain(now, link);
+    }
+
+    fn hear_messages(&mut self, now: Duration, link: &mut Link) {
+        loop {
+            match self.frames.next_message() {
+                Ok(Some(message)) => self.handle(Input::Message(message), now, link),
+                Ok(None) => return,
+                Err(error) => return self.handle(Input::Violation(error.into()), now, link),
+            }
+        }
+    }
+
+    pub(crate) fn handle(&mut self, input: Input, now: Duration, link: &mut Link) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            for action in self.machine.handle(input, now) {
+                inputs.extend(self.act(action, now, link));
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action, now: Duration, link: &mut Link) -> Option<Input> {
+        assert_eq!(self.ending, None, "{action:?} follows the end");
+        match action {
+            Action::Send(message) => link.send(Side::Receiver, CONTROL, &encode(&message), now),
+            Action::Offered(_) => {}
+            Action::Consult { .. } => return self.answer.map(Input::Consent),
+            Action::Plan { first, entries } => {
+                let outcomes = entries.into_iter().zip(first.0..).filter_map(|(entry, id)| {
+                    self.announced = id + 1;
+                    self.plan(EntryId(id), entry).map(|outcome| (EntryId(id), outcome))
+                });
+                let outcomes: Vec<_> = outcomes.collect();
+                return (!self.stalled).then_some(Input::Outcomes(outcomes));
+            }
+            Action::Finish => return Some(Input::Finished { late: std::mem::take(&mut self.late) }),
+            Action::Report(problem) => self.reports.push(problem),
+            Action::End(ending) => self.ending = Some(ending),
+        }
+        None
+    }
+
+    fn plan(&mut self, id: EntryId, entry: Arc<Entry>) -> Option<Outcome> {
+        let there = self.tree.get(&entry.path).cloned();
+        let wanted = match &entry.kind {
+            EntryKind::Directory => Node::Directory,
+            EntryKind::Symlink { target } => Node::Link(target.to_vec()),
+            EntryKind::File { size: 0 } => Node::File(Vec::new()),
+            EntryKind::File { .. } => return Some(self.plan_content(id, entry, there)),
+        };
+        Some(match there {
+            Some(there) if there == wanted => Outcome::Kept,
+            Some(_) if !self.overwrite => exists(&entry),
+            Some(_) | None => {
+                self.tree.insert(entry.path.clone(), wanted);
+                Outcome::Stored
+            }
+        })
+    }
+
+    fn plan_content(&mut self, id: EntryId, entry: Arc<Entry>, there: Option<Node>) -> Outcome {
+        let size = entry.size();
+        self.planned.insert(id, Arc::clone(&entry));
+        match there {
+            Some(Node::File(content)) if content.len() as u64 == size => {
+                self.digests.insert(id, (0..Span::count(size)).collect());
+                Outcome::Digest
+            }
+            Some(_) if !self.overwrite => exists(&entry),
+            Some(_) | None => match self.held.get(&entry.path) {
+                Some(held) => {
+                    self.partial.insert(id, held.clone());
+                    let mut content = Vec::new();
+                    (0..Span::count(size))
+                        .filter(|index| !held.contains_key(index))
+                        .for_each(|index| Run::append(&mut content, index));
+                    Outcome::Parts { content, digest: Vec::new() }
+                }
+                None => Outcome::Content,
+            },
+        }
+    }
+
+    /// Takes what the data streams hold, as far as its entries are known.
+    fn drain(&mut self, now: Duration, link: &mut Link) {
+        let mut streams = std::mem::take(&mut self.streams);
+        for incoming in streams.values_mut() {
+            loop {
+                match incoming.next(self.announced) {
+                    Ok(Some(arrived)) => {
+                        if let Some(outcome) = self.take(arrived) {
+                            self.handle(Input::Outcomes(vec![outcome]), now, link);
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.handle(Input::Violation(error.into()), now, link);
+                        break;
+                    }
+                }
+            }
+        }
+        self.streams = streams;
+    }
+
+    fn take(&mut self, arrived: Arrived) -> Option<(EntryId, Outcome)> {
+        let id = arrived.id();
+        let entry = Arc::clone(self.planned.get(&id)?);
+        let outcome = match arrived {
+            Arrived::Content { span, content, hash, .. } => {
+                let mut hasher = span.hasher(entry.size());
+                hasher.update(&content);
+                if hasher.finish() != hash {
+                    problem(&entry, Cause::Corrupt)
+                } else {
+                    self.store(id, &entry, span, content)?
+                }
+            }
+            Arrived::Aborted { cause, .. } => problem(&entry, cause),
+            Arrived::Digest { span, hash, .. } => {
+                let Some(Node::File(content)) = self.tree.get(&entry.path) else { return None };
+                let mut hasher = span.hasher(entry.size());
+                hasher.update(&content[span.offset() as usize..][..span.length() as usize]);
+                self.compare(id, &entry, span, hasher.finish() == hash)?
+            }
+        };
+        let again = matches!(outcome, Outcome::ContentAgain);
+        if !again {
+            self.planned.remove(&id);
+        }
+        Some((id, outcome))
+    }
+
+    fn store(&mut self, id: EntryId, entry: &Entry, span: Span, content: Vec<u8>) -> Option<Outcome> {
+        let partial = self.partial.entry(id).or_default();
+        partial.insert(span.index(), content);
+        if (partial.len() as u64) < Span::count(entry.size()) {
+            return None;
+        }
+        let whole = self.partial.remove(&id)?.into_values().flatten().collect();
+        self.tree.insert(entry.path.clone(), Node::File(whole));
+        Some(Outcome::Stored)
+    }
+
+    fn compare(&mut self, id: EntryId, entry: &Entry, span: Span, equal: bool) -> Option<Outcome> {
+        let left = self.digests.get_mut(&id)?;
+        left.remove(&span.index());
+        if !equal {
+            self.digests.remove(&id);
+            return Some(if self.overwrite { Outcome::ContentAgain } else { exists(entry) });
+        }
+        left.is_empty().then_some(Outcome::Kept)
+    }
+}
+
+fn exists(entry: &Entry) -> Outcome {
+    problem(entry, Cause::Exists)
+}
+
+fn problem(entry: &Entry, cause: Cause) -> Outcome {
+    Outcome::Problem(Problem::new(entry.path.clone(), cause, ""))
+}

@@ -1,0 +1,57 @@
+//! A tree in memory: what the source holds, and what is visible in the target.
+
+use std::collections::BTreeMap;
+
+use ketch_protocol::{
+    manifest::{Entry, EntryKind, Timestamp},
+    path::EntryPath,
+};
+
+/// In the order of a manifest.
+pub(crate) type Tree = BTreeMap<EntryPath, Node>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Node {
+    Directory,
+    File(Vec<u8>),
+    Link(Vec<u8>),
+}
+
+impl Node {
+    pub(crate) fn entry(&self, path: &EntryPath) -> Entry {
+        let kind = match self {
+            Self::Directory => EntryKind::Directory,
+            Self::File(content) => EntryKind::File { size: content.len() as u64 },
+            Self::Link(target) => EntryKind::Symlink { target: target.as_slice().into() },
+        };
+        Entry { path: path.clone(), kind, mode: 0o755, mtime: Timestamp::default() }
+    }
+}
+
+pub(crate) fn path(name: &str) -> EntryPath {
+    EntryPath::parse(name.as_bytes()).unwrap()
+}
+
+pub(crate) fn tree<const N: usize>(nodes: [(&str, Node); N]) -> Tree {
+    nodes.map(|(name, node)| (path(name), node)).into()
+}
+
+pub(crate) fn file(content: impl AsRef<[u8]>) -> Node {
+    Node::File(content.as_ref().to_vec())
+}
+
+/// `count` files of some 20 bytes, all different, 1,000 in each directory.
+pub(crate) fn small_files(count: usize) -> Tree {
+    let mut tree = Tree::new();
+    for index in 0..count {
+        let directory = format!("d{:03}", index / 1_000);
+        tree.insert(path(&directory), Node::Directory);
+        tree.insert(path(&format!("{directory}/f{index:06}")), file(format!("content of {index}")));
+    }
+    tree
+}
+
+/// `length` bytes that differ from range to range.
+pub(crate) fn large_content(length: u64) -> Vec<u8> {
+    (0..length).map(|index| (index % 251) as u8 ^ (index >> 20) as u8).collect()
+}

@@ -1,0 +1,420 @@
+//! The worked example of `docs/wire-format.md`: built here, kept in `fixtures/wire/`, shown in the document.
+//! All three must agree, and so must the document's tables with the code.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use ketch_protocol::{
+    hash::{ContentHash, Hasher},
+    io::StreamKind,
+    limits::{self, VERSION},
+    manifest::{Entry, EntryId, EntryKind, Timestamp},
+    message::{
+        Ask, Batch, Consent, Counts, Frames, Message, Offer, Refuse, Run, Secret, SessionId, Settled,
+        TargetView, Totals, Want, encode,
+    },
+    path::EntryPath,
+    problem::{Cause, Problem, Reason},
+    record::{
+        bare,
+        segment::{self, Span},
+    },
+    session::{
+        Ending, Receiver, Sender,
+        receiver::{self, Answer, Outcome},
+        sender,
+    },
+};
+
+const DOCUMENT: &str = include_str!("../../docs/wire-format.md");
+const FROM_RECEIVER: &str = include_str!("../../fixtures/wire/control-from-receiver.hex");
+const FROM_SENDER: &str = include_str!("../../fixtures/wire/control-from-sender.hex");
+const DATA: &str = include_str!("../../fixtures/wire/data.hex");
+const OTHERS: &str = include_str!("../../fixtures/wire/other-messages.hex");
+const BARE: &str = include_str!("../../fixtures/wire/bare.hex");
+
+/// Bytes of a fixture: pairs of hexadecimal digits; `#` begins a comment.
+fn bytes_of(fixture: &str) -> Vec<u8> {
+    let digits: String =
+        fixture.lines().filter_map(|line| line.split('#').next()).flat_map(str::split_whitespace).collect();
+    assert!(digits.len().is_multiple_of(2));
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn path(name: &str) -> EntryPath {
+    EntryPath::parse(name.as_bytes()).unwrap()
+}
+
+fn hash(content: &[u8]) -> ContentHash {
+    let mut hasher = Hasher::whole();
+    hasher.update(content);
+    hasher.finish()
+}
+
+fn ascending(first: u8) -> [u8; 16] {
+    std::array::from_fn(|index| first + index as u8)
+}
+
+fn the_ask() -> Ask {
+    Ask {
+        version: VERSION,
+        session: SessionId(ascending(0x10)),
+        secret: Secret(ascending(0xa0)),
+        consent: Consent::Pending,
+        target: TargetView::Occupied,
+    }
+}
+
+/// The tree: a directory, two files and a link in it, and a file that the receiver has already.
+fn entries() -> Vec<Entry> {
+    let mtime = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
+    let entry = |name, kind, mode| Entry { path: path(name), kind, mode, mtime };
+    vec![
+        entry("d", EntryKind::Directory, 0o755),
+        entry("d/a", EntryKind::File { size: 5 }, 0o644),
+        entry("d/gone", EntryKind::File { size: 9 }, 0o644),
+        entry("d/link", EntryKind::Symlink { target: b"a"[..].into() }, 0),
+        entry("e", EntryKind::File { size: 4 }, 0o755),
+    ]
+}
+
+fn pipe() -> Problem {
+    Problem::new(path("d/pipe"), Cause::Special, "")
+}
+
+fn gone() -> Problem {
+    Problem::new(path("d/gone"), Cause::Changed, "4 of 9 bytes are left")
+}
+
+const TOTALS: Totals = Totals { entries: 5, bytes: 18, problems: 1 };
+
+const COUNTS: Counts = Counts { listed: 6, sent: 3, kept: 1, skipped: 1, failed: 1 };
+
+fn run(first: u64, count: u64) -> Vec<Run> {
+    vec![Run { first, count }]
+}
+
+fn said_by_receiver() -> Vec<Message> {
+    vec![
+        Message::Ask(the_ask()),
+        Message::Accept,
+        Message::Want(Want { content: run(1, 2), digest: run(4, 1), parts: Vec::new() }),
+        Message::Settled(Settled {
+            // In the order in which they were: 0 and 3 when planned, then 1.
+            stored: [0, 3, 1].map(|first| Run { first, count: 1 }).to_vec(),
+            kept: run(4, 1),
+            problems: vec![(EntryId(2), gone())],
+            late: Vec::new(),
+        }),
+        Message::Done(COUNTS),
+    ]
+}
+
+fn said_by_sender() -> Vec<Message> {
+    vec![
+        Message::Offer(Offer { version: VERSION, estimate: Some(TOTALS) }),
+        Message::Manifest(Batch { first: EntryId(0), entries: entries(), problems: vec![pipe()] }),
+        Message::ManifestEnd(TOTALS),
+        Message::Farewell,
+    ]
+}
+
+/// Messages that the example has no use for.
+fn others() -> Vec<Message> {
+    vec![
+        Message::KeepAlive,
+        Message::Refuse(Refuse {
+            reason: Reason::NoSpace,
+            path: Some(path("d/a")),
+            detail: "could not write".into(),
+        }),
+    ]
+}
+
+fn frames(messages: &[Message]) -> Vec<u8> {
+    messages.iter().flat_map(encode).collect()
+}
+
+fn kind(kind: StreamKind) -> Vec<u8> {
+    let mut out = Vec::new();
+    block_on(kind.write(&mut out)).unwrap();
+    out
+}
+
+fn control_from_receiver() -> Vec<u8> {
+    [kind(StreamKind::Control), frames(&said_by_receiver())].concat()
+}
+
+fn data() -> Vec<u8> {
+    let mut out = kind(StreamKind::Data(the_ask().session));
+    segment::put_begin(&mut out, EntryId(1), Span::whole(5));
+    segment::put_block_length(&mut out, 5);
+    out.extend(b"hello");
+    segment::put_end(&mut out, hash(b"hello"));
+    segment::put_begin(&mut out, EntryId(2), Span::whole(9));
+    segment::put_block_length(&mut out, 4);
+    out.extend(b"half");
+    segment::put_aborted(&mut out, Cause::Changed, &gone().detail);
+    segment::put_digest(&mut out, EntryId(4), Span::whole(4), hash(b"same"));
+    out
+}
+
+fn bare_records() -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, content) in [("d/a", &b"hello"[..]), ("empty", b"")] {
+        bare::put_header(&mut out, &path(name), content.len() as u64);
+        out.extend(content);
+    }
+    out
+}
+
+#[test]
+fn the_fixtures_are_what_the_crate_writes() {
+    let fixtures = [
+        ("control-from-receiver", FROM_RECEIVER, control_from_receiver()),
+        ("control-from-sender", FROM_SENDER, frames(&said_by_sender())),
+        ("data", DATA, data()),
+        ("other-messages", OTHERS, frames(&others())),
+        ("bare", BARE, bare_records()),
+    ];
+    for (name, fixture, built) in fixtures {
+        assert_eq!(hex(&bytes_of(fixture)), hex(&built), "fixtures/wire/{name}.hex");
+    }
+}
+
+#[test]
+fn the_fixtures_decode_to_the_example() {
+    let decode = |bytes: &[u8]| {
+        let mut frames = Frames::default();
+        frames.push(bytes);
+        let mut messages = Vec::new();
+        while let Some(message) = frames.next_message().unwrap() {
+            messages.push(message);
+        }
+        assert!(!frames.is_mid_message());
+        messages
+    };
+    assert_eq!(decode(&bytes_of(FROM_RECEIVER)[1..]), said_by_receiver());
+    assert_eq!(decode(&bytes_of(FROM_SENDER)), said_by_sender());
+    assert_eq!(decode(&bytes_of(OTHERS)), others());
+}
+
+#[test]
+fn the_data_stream_decodes_to_its_segments() {
+    use segment::Item;
+    let bytes = bytes_of(DATA);
+    let mut input = &bytes[17..];
+    let mut decoder = segment::Decoder::default();
+    let detail = gone().detail;
+    let expected = [
+        Item::Begin { id: EntryId(1), span: Span::whole(5) },
+        Item::Data(b"hello"),
+        Item::End(hash(b"hello")),
+        Item::Begin { id: EntryId(2), span: Span::whole(9) },
+        Item::Data(b"half"),
+        Item::Aborted { cause: Cause::Changed, detail },
+        Item::Digest { id: EntryId(4), span: Span::whole(4), hash: hash(b"same") },
+    ];
+    for item in expected {
+        assert_eq!(decoder.next_item(&mut input), Ok(Some(item)));
+    }
+    assert_eq!((input.len(), decoder.finish()), (0, Ok(())));
+}
+
+#[test]
+fn the_bare_records_decode_to_their_files() {
+    use bare::Item;
+    let bytes = bytes_of(BARE);
+    let mut input = &bytes[..];
+    let mut decoder = bare::Decoder::default();
+    let expected = [
+        Item::Begin { path: path("d/a"), length: 5 },
+        Item::Data(b"hello"),
+        Item::End,
+        Item::Begin { path: path("empty"), length: 0 },
+        Item::End,
+    ];
+    for item in expected {
+        assert_eq!(decoder.next_item(&mut input), Ok(Some(item)));
+    }
+    assert_eq!(decoder.finish(), Ok(()));
+}
+
+#[test]
+fn a_sender_says_its_side_of_the_example() {
+    use sender::{Action, Input};
+    let [ask, accept, want, settled, done] = said_by_receiver().try_into().expect("five messages");
+    let inputs = [
+        Input::Message(ask),
+        Input::Admitted { estimate: Some(TOTALS) },
+        Input::Listed { entries: entries(), problems: vec![pipe()] },
+        Input::ListEnded,
+        Input::Message(accept),
+        Input::Message(want),
+        Input::Message(settled),
+        Input::Message(done),
+    ];
+    let mut machine = Sender::default();
+    let (mut said, mut endings) = (Vec::new(), Vec::new());
+    for action in inputs.into_iter().flat_map(|input| machine.handle(input, Duration::ZERO)) {
+        match action {
+            Action::Send(message) => said.push(message),
+            Action::End(ending) => endings.push(ending),
+            Action::Admit(_) | Action::List | Action::Read(_) | Action::Report(_) => {}
+        }
+    }
+    assert_eq!((said, endings), (said_by_sender(), vec![Ending::Complete(COUNTS)]));
+}
+
+#[test]
+fn a_receiver_says_its_side_of_the_example() {
+    use receiver::{Action, Input};
+    let [offer, manifest, end, farewell] = said_by_sender().try_into().expect("four messages");
+    let outcomes = |outcomes: &[(u64, Outcome)]| {
+        Input::Outcomes(outcomes.iter().map(|(id, outcome)| (EntryId(*id), outcome.clone())).collect())
+    };
+    let planned = [
+        (0, Outcome::Stored),
+        (1, Outcome::Content),
+        (2, Outcome::Content),
+        (3, Outcome::Stored),
+        (4, Outcome::Digest),
+    ];
+    let arrived = [(1, Outcome::Stored), (2, Outcome::Problem(gone())), (4, Outcome::Kept)];
+    let inputs = [
+        Input::Message(offer),
+        Input::Message(manifest),
+        Input::Message(end),
+        Input::Consent(Answer::Yes),
+        outcomes(&planned),
+        outcomes(&arrived),
+        Input::Finished { late: Vec::new() },
+        Input::Message(farewell),
+    ];
+    let (mut machine, first) = Receiver::new(the_ask());
+    let (mut said, mut endings) = (Vec::new(), Vec::new());
+    let rest = inputs.into_iter().flat_map(|input| machine.handle(input, Duration::ZERO));
+    for action in first.into_iter().chain(rest) {
+        match action {
+            Action::Send(message) => said.push(message),
+            Action::End(ending) => endings.push(ending),
+            Action::Offered(_)
+            | Action::Consult { .. }
+            | Action::Plan { .. }
+            | Action::Finish
+            | Action::Report(_) => {}
+        }
+    }
+    assert_eq!((said, endings), (said_by_receiver(), vec![Ending::Complete(COUNTS)]));
+}
+
+#[test]
+fn the_document_shows_the_fixtures() {
+    for fixture in [FROM_RECEIVER, FROM_SENDER, DATA, OTHERS, BARE] {
+        assert!(DOCUMENT.contains(fixture), "docs/wire-format.md lacks this:\n{fixture}");
+    }
+}
+
+/// Rows of the table below a heading of the document, as trimmed cells without their quotes.
+fn rows(heading: &str) -> Vec<Vec<String>> {
+    let (_, section) =
+        DOCUMENT.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    let table =
+        section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let cells =
+        |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect();
+    table.skip(2).map(cells).collect()
+}
+
+#[test]
+fn the_document_names_every_limit_with_its_value() {
+    let values = [
+        ("VERSION", u64::from(VERSION)),
+        ("COMPONENT_BYTES", limits::COMPONENT_BYTES as u64),
+        ("PATH_BYTES", limits::PATH_BYTES as u64),
+        ("LINK_TARGET_BYTES", limits::LINK_TARGET_BYTES as u64),
+        ("MESSAGE_BYTES", limits::MESSAGE_BYTES as u64),
+        ("BATCH_BYTES", limits::BATCH_BYTES as u64),
+        ("BATCH_ENTRIES", limits::BATCH_ENTRIES as u64),
+        ("WINDOW_ENTRIES", limits::WINDOW_ENTRIES),
+        ("WINDOW_BYTES", limits::WINDOW_BYTES),
+        ("BATCH_PROBLEMS", limits::BATCH_PROBLEMS as u64),
+        ("PARTS_RUNS", limits::PARTS_RUNS as u64),
+        ("WANTS_PER_SPAN", limits::WANTS_PER_SPAN),
+        ("DETAIL_BYTES", limits::DETAIL_BYTES as u64),
+        ("BLOCK_BYTES", limits::BLOCK_BYTES as u64),
+        ("RANGE_BYTES", limits::RANGE_BYTES),
+        ("WHOLE_BYTES", limits::WHOLE_BYTES),
+        ("DATA_STREAMS", u64::from(limits::DATA_STREAMS)),
+        ("FILE_STREAMS", limits::FILE_STREAMS as u64),
+        ("HELLO_TIMEOUT_S", limits::HELLO_TIMEOUT_S),
+        ("CONSENT_TIMEOUT_S", limits::CONSENT_TIMEOUT_S),
+        ("KEEP_ALIVE_S", limits::KEEP_ALIVE_S),
+        ("SILENCE_TIMEOUT_S", limits::SILENCE_TIMEOUT_S),
+        ("FAREWELL_TIMEOUT_S", limits::FAREWELL_TIMEOUT_S),
+    ];
+    let documented: Vec<(String, u64)> = rows("## Limits")
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1].replace(',', "").parse().unwrap()))
+        .collect();
+    let expected: Vec<(String, u64)> = values.map(|(name, value)| (name.to_owned(), value)).into();
+    assert_eq!(documented, expected);
+    let source = include_str!("../src/limits.rs");
+    let defined: Vec<&str> =
+        source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next()).collect();
+    assert_eq!(defined, values.map(|(name, _)| name), "limits.rs holds others");
+}
+
+#[test]
+fn the_document_names_every_field_of_every_message() {
+    let source = include_str!("../src/message/wire.rs");
+    for definition in source.split("\nstruct Wire").skip(1) {
+        let (name, body) = definition.split_once(" {").unwrap();
+        let (body, _) = body.split_once("\n}").unwrap();
+        let lines: Vec<&str> = body.lines().map(str::trim).collect();
+        let fields: Vec<[String; 3]> = lines
+            .windows(2)
+            .filter_map(|pair| {
+                let attribute = pair[0].strip_prefix("#[prost(")?.strip_suffix(")]")?;
+                let (kind, tag) = attribute.split_once(", tag = ")?;
+                let field = pair[1].split(':').next()?;
+                Some([tag.trim_matches('"'), field, &kind.replace(" = \"vec\"", "")].map(str::to_owned))
+            })
+            .collect();
+        let documented: Vec<Vec<String>> =
+            rows(&format!("### {name}")).into_iter().map(|row| row[..3].to_vec()).collect();
+        assert_eq!(documented, fields, "{name}");
+        assert!(!fields.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn the_document_names_every_code() {
+    let codes = |heading| -> Vec<(String, String)> {
+        rows(heading).into_iter().map(|row| (row[0].clone(), row[1].clone())).collect()
+    };
+    let causes: Vec<_> =
+        Cause::ALL.iter().map(|cause| (cause.code().to_string(), format!("{cause:?}"))).collect();
+    let reasons: Vec<_> =
+        Reason::ALL.iter().map(|reason| (reason.code().to_string(), format!("{reason:?}"))).collect();
+    assert_eq!((codes("### Causes"), codes("### Reasons")), (causes, reasons));
+}
+
+#[test]
+#[ignore = "prints the bytes for whoever changes the format"]
+#[allow(clippy::print_stdout)]
+fn print_the_fixtures() {
+    for (name, built) in [
+        ("control-from-receiver", control_from_receiver()),
+        ("control-from-sender", frames(&said_by_sender())),
+        ("data", data()),
+        ("other-messages", frames(&others())),
+        ("bare", bare_records()),
+    ] {
+        println!("{name} {}", hex(&built));
+    }
+}
