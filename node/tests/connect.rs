@@ -28,7 +28,8 @@ fn listen_address(kind: TransportKind) -> Multiaddr {
 
 async fn start(listen: Vec<Multiaddr>, setup: Duration) -> (Node, Inbound) {
     let deadlines = Deadlines { setup, ..Deadlines::default() };
-    let options = NodeOptions { listen, deadlines, ..NodeOptions::default() };
+    let ping_interval = Duration::from_millis(10);
+    let options = NodeOptions { listen, deadlines, ping_interval, ..NodeOptions::default() };
     Node::start(Keypair::generate_ed25519(), options).await.unwrap()
 }
 
@@ -245,10 +246,12 @@ async fn forwarder(target: Multiaddr, open: tokio::sync::watch::Receiver<bool>) 
             let mut far = tokio::net::TcpStream::connect(("127.0.0.1", target_port)).await.unwrap();
             let mut open = open.clone();
             tokio::spawn(async move {
+                let stalled = async { drop(open.wait_for(|open| !open).await) };
                 tokio::select! {
-                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-                    _ = open.wait_for(|open| !open) => std::future::pending().await,
+                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => return,
+                    () = stalled => {}
                 }
+                std::future::pending::<()>().await;
             });
         }
     });

@@ -83,7 +83,8 @@ impl Stock {
 }
 
 async fn node(listen: Vec<Multiaddr>) -> (Node, Inbound) {
-    let options = NodeOptions { listen, ..NodeOptions::default() };
+    let ping_interval = Duration::from_millis(10);
+    let options = NodeOptions { listen, ping_interval, ..NodeOptions::default() };
     Node::start(Keypair::generate_ed25519(), options).await.unwrap()
 }
 

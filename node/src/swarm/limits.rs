@@ -47,3 +47,7 @@ pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time that one ping may take.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time between the pings of a connection, unless the options say otherwise: below the 30 seconds after
+/// which impatient NATs forget a flow.
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
