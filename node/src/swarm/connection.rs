@@ -180,7 +180,8 @@ pub(super) struct LinkEnds {
 }
 
 impl Link {
-    pub(super) fn new(
+    /// The link of a connection that is being established.
+    pub(super) fn open(
         id: ConnectionId,
         peer: PeerId,
         address: Multiaddr,

@@ -14,7 +14,10 @@ use libp2p::{
     core::upgrade::ReadyUpgrade,
     swarm::{
         ConnectionHandler, ConnectionHandlerEvent, StreamUpgradeError, SubstreamProtocol,
-        handler::{ConnectionEvent, DialUpgradeError, FullyNegotiatedInbound, FullyNegotiatedOutbound},
+        handler::{
+            ConnectionEvent, DialUpgradeError, FullyNegotiatedInbound, FullyNegotiatedOutbound,
+            ListenUpgradeError,
+        },
     },
 };
 use tokio::sync::mpsc;
@@ -108,7 +111,11 @@ impl ConnectionHandler for Handler {
             ConnectionEvent::DialUpgradeError(DialUpgradeError { info, error }) => {
                 let _ = info.send(Err(refusal(error)));
             }
-            _ => {}
+            ConnectionEvent::ListenUpgradeError(ListenUpgradeError { error, .. }) => match error {},
+            ConnectionEvent::AddressChange(_)
+            | ConnectionEvent::LocalProtocolsChange(_)
+            | ConnectionEvent::RemoteProtocolsChange(_)
+            | _ => {}
         }
     }
 }

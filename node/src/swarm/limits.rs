@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Time a connection may stay without handle and stream. It covers the pause between identify and the
+/// Time a connection may stay without handle and stream, unless the options say otherwise. It covers the pause between identify and the
 /// first stream, and costs an idle peer no more than one slot of [`CONNECTIONS`].
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -32,6 +32,8 @@ pub struct NodeOptions {
     pub deadlines: Deadlines,
     /// Time between the pings of a connection. The first one is sent at once.
     pub ping_interval: Duration,
+    /// Time a connection may stay without handle and stream.
+    pub idle_timeout: Duration,
 }
 
 impl Default for NodeOptions {
@@ -41,6 +43,7 @@ impl Default for NodeOptions {
             listen_where_possible: Vec::new(),
             deadlines: Deadlines::default(),
             ping_interval: PING_INTERVAL,
+            idle_timeout: IDLE_TIMEOUT,
         }
     }
 }
@@ -70,7 +73,8 @@ pub struct Node {
     addresses: watch::Receiver<Vec<Multiaddr>>,
 }
 
-/// Streams that peers open, with the connections they came on. While nobody takes them they wait.
+/// Streams that peers open, with the connections they came on. While nobody takes them they wait; once this
+/// is dropped they are reset.
 pub struct Inbound(mpsc::Receiver<(Connection, Stream)>);
 
 impl Inbound {
@@ -135,7 +139,7 @@ fn swarm(
         .with_substream_upgrade_protocol_override(Version::V1Lazy)
         // More streams than this in negotiation would be dropped; the multiplexer allows no more.
         .with_max_negotiating_inbound_streams(YAMUX_STREAMS)
-        .with_idle_connection_timeout(IDLE_TIMEOUT);
+        .with_idle_connection_timeout(options.idle_timeout);
     let transport = transport(keypair, options.deadlines)?;
     let behaviour = Behaviour::new(transfer, keypair.public(), options.ping_interval);
     Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config))
@@ -172,14 +176,13 @@ async fn listen(swarm: &mut Swarm<Behaviour>, options: &NodeOptions) -> Result<(
 /// The next listener that got an address, or ended.
 async fn listener_event(swarm: &mut Swarm<Behaviour>) -> (ListenerId, Option<io::Error>) {
     loop {
-        match swarm.select_next_some().await {
-            SwarmEvent::NewListenAddr { listener_id, .. } => return (listener_id, None),
-            SwarmEvent::ListenerError { listener_id, error } => return (listener_id, Some(error)),
-            SwarmEvent::ListenerClosed { listener_id, reason, .. } => {
-                let error = reason.err().unwrap_or_else(|| io::Error::other("the listener ended"));
-                return (listener_id, Some(error));
-            }
-            _ => {}
+        let event = swarm.select_next_some().await;
+        if let SwarmEvent::NewListenAddr { listener_id, .. } = event {
+            return (listener_id, None);
+        }
+        if let SwarmEvent::ListenerClosed { listener_id, reason, .. } = event {
+            let error = reason.err().unwrap_or_else(|| io::Error::other("the listener ended"));
+            return (listener_id, Some(error));
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) struct Task {
     swarm: Swarm<Behaviour>,
     commands: mpsc::Receiver<Command>,
     addresses: watch::Sender<Vec<Multiaddr>>,
-    dialing: HashMap<ConnectionId, (PeerId, DialReply)>,
+    dialing: HashMap<ConnectionId, DialReply>,
 }
 
 impl Task {
@@ -114,7 +114,7 @@ impl Task {
         };
         let options = options.addresses(vec![address]).build();
         let id = options.connection_id();
-        self.dialing.insert(id, (peer, reply));
+        self.dialing.insert(id, reply);
         if let Err(error) = self.swarm.dial(options) {
             self.dial_failed(id, error);
         }
@@ -141,7 +141,13 @@ impl Task {
                 tracing::warn!(?addresses, ?reason, "a listener ended");
             }
             SwarmEvent::Behaviour(event) => self.on_behaviour_event(event),
-            _ => {}
+            SwarmEvent::IncomingConnection { .. }
+            | SwarmEvent::Dialing { .. }
+            | SwarmEvent::NewExternalAddrCandidate { .. }
+            | SwarmEvent::ExternalAddrConfirmed { .. }
+            | SwarmEvent::ExternalAddrExpired { .. }
+            | SwarmEvent::NewExternalAddrOfPeer { .. }
+            | _ => {}
         }
     }
 
@@ -166,7 +172,7 @@ impl Task {
     }
 
     fn established(&mut self, id: ConnectionId) {
-        let Some((_, reply)) = self.dialing.remove(&id) else { return };
+        let Some(reply) = self.dialing.remove(&id) else { return };
         let Some(connection) = self.transfer().connection(id) else { return };
         if reply.send(Ok(connection)).is_err() {
             // Another address was faster, or whoever dialed gave up.
@@ -176,9 +182,9 @@ impl Task {
 
     fn dial_failed(&mut self, id: ConnectionId, error: libp2p::swarm::DialError) {
         self.transfer().ended(id, CloseReason::Local);
-        if let Some((peer, reply)) = self.dialing.remove(&id) {
+        if let Some(reply) = self.dialing.remove(&id) {
             // Another address may have been faster.
-            let _ = reply.send(Err(explain(error, peer)));
+            let _ = reply.send(Err(explain(error)));
         }
     }
 

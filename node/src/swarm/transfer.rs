@@ -78,7 +78,7 @@ impl Transfer {
     ) -> Result<Handler, ConnectionDenied> {
         let transport = TransportKind::of(address)
             .ok_or_else(|| ConnectionDenied::new(UnknownTransport(address.clone())))?;
-        let ends = Link::new(id, peer, without_peer(address), transport, self.commands.clone());
+        let ends = Link::open(id, peer, without_peer(address), transport, self.commands.clone());
         self.links.insert(id, (ends.link.clone(), ends.state.clone()));
         Ok(Handler::new(ends, self.inbound.clone()))
     }
