@@ -28,7 +28,8 @@ fn listen_address(kind: TransportKind) -> Multiaddr {
 
 async fn start(listen: Vec<Multiaddr>, setup: Duration) -> (Node, Inbound) {
     let deadlines = Deadlines { setup, ..Deadlines::default() };
-    let options = NodeOptions { listen, deadlines, ..NodeOptions::default() };
+    let ping_interval = Duration::from_millis(10);
+    let options = NodeOptions { listen, deadlines, ping_interval, ..NodeOptions::default() };
     Node::start(Keypair::generate_ed25519(), options).await.unwrap()
 }
 
@@ -157,8 +158,8 @@ async fn another_peer_at_the_address_is_named_with_the_expected_one() {
         let ((here, _), (there, _inbound)) = (dialer().await, listener(kind).await);
         let expected = PeerId::random();
         let error = dial_error(&here, expected, there.listen_addresses().remove(0)).await;
-        let told = format!("expected peer {expected}, but {} answered", there.peer());
-        assert!(error.contains(&told), "{error}");
+        assert!(error.starts_with(&format!("reaching {expected}: ")), "{error}");
+        assert!(error.ends_with(&format!("another peer answered: {}", there.peer())), "{error}");
     }
 }
 
@@ -211,8 +212,24 @@ async fn what_is_no_address_of_ours_is_refused() {
         let error = dial_error(&here, PeerId::random(), address.parse().unwrap()).await;
         assert!(error.contains("not an address of tcp or quic"), "{error}");
     }
-    let error = here.dial(PeerId::random(), vec![]).await.unwrap_err();
-    assert!(error.to_string().contains("no address is known"), "{error}");
+}
+
+#[tokio::test]
+async fn no_address_and_too_many_are_refused() {
+    let (here, _inbound) = dialer().await;
+    for (count, told) in [(0, "no address is known"), (33, "33 addresses were given, at most 32")] {
+        let error = here.dial(PeerId::random(), vec![tcp_address(9); count]).await.unwrap_err();
+        assert!(error.to_string().contains(told), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_named_in_the_address_must_be_the_one_dialed() {
+    let ((here, _), (there, _inbound)) = (dialer().await, listener(TransportKind::Tcp).await);
+    let address = there.listen_addresses().remove(0).with_p2p(there.peer()).unwrap();
+    let error = dial_error(&here, PeerId::random(), address.clone()).await;
+    assert!(error.ends_with(&format!("an address of peer {}", there.peer())), "{error}");
+    here.dial(there.peer(), vec![address]).await.unwrap();
 }
 
 #[tokio::test]
@@ -245,10 +262,12 @@ async fn forwarder(target: Multiaddr, open: tokio::sync::watch::Receiver<bool>) 
             let mut far = tokio::net::TcpStream::connect(("127.0.0.1", target_port)).await.unwrap();
             let mut open = open.clone();
             tokio::spawn(async move {
+                let stalled = async { drop(open.wait_for(|open| !open).await) };
                 tokio::select! {
-                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-                    _ = open.wait_for(|open| !open) => std::future::pending().await,
+                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => return,
+                    () = stalled => {}
                 }
+                std::future::pending::<()>().await;
             });
         }
     });
@@ -333,6 +352,26 @@ async fn a_peer_that_takes_nothing_does_not_hold_up_the_end() {
     here.shutdown().await;
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     drop(accepted);
+}
+
+#[tokio::test]
+async fn a_connection_lives_as_long_as_its_handle() {
+    for kind in BOTH {
+        let (idle_timeout, ping_interval) = (Duration::from_millis(1), Duration::from_millis(10));
+        let options = NodeOptions { idle_timeout, ping_interval, ..NodeOptions::default() };
+        let (here, _inbound) = Node::start(Keypair::generate_ed25519(), options).await.unwrap();
+        let (there, mut inbound) = listener(kind).await;
+        let connection = connect(&here, &there).await;
+        drop(connection.open_stream().await.unwrap());
+        let (accepted, accepted_stream) = inbound.next().await.unwrap();
+        drop(accepted_stream);
+
+        // Ten pings take far longer than the idle time.
+        timeout(PATIENCE, here.ping(&connection, 10)).await.unwrap().unwrap();
+        drop(connection);
+
+        timeout(PATIENCE, accepted.closed()).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -83,7 +83,8 @@ impl Stock {
 }
 
 async fn node(listen: Vec<Multiaddr>) -> (Node, Inbound) {
-    let options = NodeOptions { listen, ..NodeOptions::default() };
+    let ping_interval = Duration::from_millis(10);
+    let options = NodeOptions { listen, ping_interval, ..NodeOptions::default() };
     Node::start(Keypair::generate_ed25519(), options).await.unwrap()
 }
 
@@ -101,7 +102,7 @@ async fn meet(stock: &mut Swarm<Stock>, peer: PeerId) -> String {
                 pinged = true;
             }
             SwarmEvent::OutgoingConnectionError { error, .. } => panic!("{error}"),
-            _ => {}
+            _other => {}
         }
         if let (Some(agent), true) = (&agent, pinged) {
             return agent.clone();
@@ -142,4 +143,37 @@ async fn we_reach_stock_peers() {
         assert_eq!(report.agent.as_deref(), Some(STOCK_AGENT), "{stack:?}");
         running.abort();
     }
+}
+
+#[tokio::test]
+async fn of_two_connections_that_one_dial_makes_one_is_closed() {
+    let builder = SwarmBuilder::with_existing_identity(Keypair::generate_ed25519()).with_tokio();
+    let built = builder.with_tcp(tcp::Config::default(), tls::Config::new, yamux::Config::default).unwrap();
+    let built = built.with_quic().with_behaviour(Stock::new).unwrap();
+    let mut stock = built.with_swarm_config(patient).build();
+    let peer = *stock.local_peer_id();
+    stock.listen_on(Stack::Tls.listen_address()).unwrap();
+    stock.listen_on(Stack::Quic.listen_address()).unwrap();
+    let mut addresses = Vec::new();
+    while addresses.len() < 2 {
+        if let SwarmEvent::NewListenAddr { address, .. } = stock.select_next_some().await {
+            addresses.push(address);
+        }
+    }
+
+    let (node, _inbound) = node(vec![]).await;
+    let dialing = tokio::spawn(async move { (node.dial(peer, addresses).await.unwrap(), node) });
+    let (mut established, mut closed) = (0, 0);
+    let settled = async {
+        while (established, closed) != (2, 1) {
+            match stock.select_next_some().await {
+                SwarmEvent::ConnectionEstablished { .. } => established += 1,
+                SwarmEvent::ConnectionClosed { .. } => closed += 1,
+                _ => {}
+            }
+        }
+    };
+    timeout(PATIENCE, settled).await.unwrap();
+    let (connection, _node) = dialing.await.unwrap();
+    assert_eq!(connection.peer(), peer);
 }

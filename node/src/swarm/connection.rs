@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -52,8 +53,8 @@ pub enum StreamError {
     #[error("opening a stream: the connection has ended: {0}")]
     Closed(CloseReason),
     /// The peer does not speak the protocol of the stream.
-    #[error("opening a stream: the peer does not speak {0}")]
-    NotSpoken(StreamProtocol),
+    #[error("opening a stream: the peer does not speak {TRANSFER}")]
+    NotSpoken,
     /// The peer left the stream unanswered.
     #[error("opening a stream: no answer within {0} s")]
     Silence(u64),
@@ -86,7 +87,10 @@ impl Connection {
     /// Opens a transfer stream on this connection. When as many are open as the connection carries, it
     /// waits for one to be dropped. Dropping the future gives up the stream.
     pub async fn open_stream(&self) -> Result<Stream, StreamError> {
-        self.open(TRANSFER).await
+        tokio::select! {
+            opened = self.try_open() => opened,
+            reason = self.closed() => Err(StreamError::Closed(reason)),
+        }
     }
 
     /// Resolves when the connection ends.
@@ -108,21 +112,13 @@ impl Connection {
         self.closed().await;
     }
 
-    /// Opens a stream of any protocol.
-    pub(super) async fn open(&self, protocol: StreamProtocol) -> Result<Stream, StreamError> {
-        tokio::select! {
-            opened = self.try_open(protocol) => opened,
-            reason = self.closed() => Err(StreamError::Closed(reason)),
-        }
-    }
-
     /// Opens a stream; while the connection ends it may never resolve.
-    async fn try_open(&self, protocol: StreamProtocol) -> Result<Stream, StreamError> {
+    async fn try_open(&self) -> Result<Stream, StreamError> {
         let Ok(slot) = self.link.slots.clone().acquire_owned().await else {
             return std::future::pending().await;
         };
         let (reply, opened) = oneshot::channel();
-        if self.link.requests.send(OpenRequest { protocol, reply }).await.is_err() {
+        if self.link.requests.send(reply).await.is_err() {
             return std::future::pending().await;
         }
         let Ok(opened) = opened.await else {
@@ -135,11 +131,9 @@ impl Connection {
         Ok(stream)
     }
 
-    /// Resolves when the peer has told its program.
-    pub(super) async fn wait_for_agent(&self) -> Option<String> {
-        let mut state = self.link.state.clone();
-        let told = state.wait_for(|state| state.agent.is_some() || state.ended.is_some()).await;
-        told.ok().and_then(|state| state.agent.clone())
+    /// What becomes known of the connection while it lives.
+    pub(super) fn watch(&self) -> watch::Receiver<LinkState> {
+        self.link.state.clone()
     }
 }
 
@@ -170,14 +164,13 @@ pub(super) struct Link {
 pub(super) struct LinkState {
     pub(super) agent: Option<String>,
     pub(super) ended: Option<CloseReason>,
+    /// How many pings have ended, and how the last of them did.
+    pub(super) pings: u64,
+    pub(super) last_ping: Option<Result<Duration, String>>,
 }
 
-/// A stream that somebody waits for.
-#[derive(Debug)]
-pub(super) struct OpenRequest {
-    pub(super) protocol: StreamProtocol,
-    pub(super) reply: oneshot::Sender<Result<swarm::Stream, StreamError>>,
-}
+/// Where somebody waits for a stream.
+pub(super) type OpenRequest = oneshot::Sender<Result<swarm::Stream, StreamError>>;
 
 /// The ends of a new link: one for its handler, one for the event loop.
 pub(super) struct LinkEnds {
@@ -187,7 +180,8 @@ pub(super) struct LinkEnds {
 }
 
 impl Link {
-    pub(super) fn new(
+    /// The link of a connection that is being established.
+    pub(super) fn open(
         id: ConnectionId,
         peer: PeerId,
         address: Multiaddr,

@@ -44,7 +44,7 @@ pub enum DialError {
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: {cause}")]
 pub struct Attempt {
-    /// What was dialed, without the PeerId.
+    /// What was dialed.
     pub address: Multiaddr,
     /// Why it failed.
     pub cause: AttemptError,
@@ -57,13 +57,11 @@ pub enum AttemptError {
     #[error(transparent)]
     Setup(Box<SetupError>),
     /// Somebody else answered.
-    #[error("expected peer {expected}, but {obtained} answered")]
-    WrongPeer {
-        /// Who was dialed.
-        expected: PeerId,
-        /// Who answered.
-        obtained: PeerId,
-    },
+    #[error("another peer answered: {0}")]
+    WrongPeer(PeerId),
+    /// The address says that it is somebody else's.
+    #[error("this is an address of peer {0}")]
+    OtherPeer(PeerId),
     /// The address is our own.
     #[error("this is an address of this node itself")]
     Own,
@@ -138,11 +136,21 @@ async fn attempt(
     peer: PeerId,
     address: &Multiaddr,
 ) -> Result<Connection, AttemptError> {
-    let address = resolve(address).await?;
+    let address = resolve(&bare(address, peer)?).await?;
     let (reply, dialed) = oneshot::channel();
     let command = Command::Dial { peer, address, reply };
     commands.send(command).await.map_err(|_| AttemptError::Stopped)?;
     dialed.await.map_err(|_| AttemptError::Stopped)?
+}
+
+/// The address without the PeerId at its end, which must be the one that is dialed.
+fn bare(address: &Multiaddr, peer: PeerId) -> Result<Multiaddr, AttemptError> {
+    let mut bare = address.clone();
+    match bare.pop() {
+        Some(Protocol::P2p(named)) if named == peer => Ok(bare),
+        Some(Protocol::P2p(named)) => Err(AttemptError::OtherPeer(named)),
+        Some(_) | None => Ok(address.clone()),
+    }
 }
 
 /// Replaces a name at the front of an address by the first IP address it stands for.
@@ -151,14 +159,12 @@ async fn resolve(address: &Multiaddr) -> Result<Multiaddr, AttemptError> {
     let (Some(first), Some(Protocol::Tcp(port) | Protocol::Udp(port))) = (parts.next(), parts.next()) else {
         return Ok(address.clone());
     };
-    let fits: fn(&SocketAddr) -> bool = match first {
-        Protocol::Dns(_) => |_| true,
-        Protocol::Dns4(_) => SocketAddr::is_ipv4,
-        Protocol::Dns6(_) => SocketAddr::is_ipv6,
-        _ => return Ok(address.clone()),
-    };
-    let (Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name)) = first else {
+    let (Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name)) = &first else {
         return Ok(address.clone());
+    };
+    let fits = |found: &SocketAddr| {
+        (found.is_ipv4() || !matches!(first, Protocol::Dns4(_)))
+            && (found.is_ipv6() || !matches!(first, Protocol::Dns6(_)))
     };
     let mut found = tokio::net::lookup_host((name.as_ref(), port)).await.map_err(AttemptError::Name)?;
     let none = || AttemptError::Name(io::Error::other("it has no address of the family asked for"));
@@ -167,10 +173,10 @@ async fn resolve(address: &Multiaddr) -> Result<Multiaddr, AttemptError> {
 }
 
 /// What the swarm says of one failed attempt, in our words.
-pub(super) fn explain(error: swarm::DialError, expected: PeerId) -> AttemptError {
+pub(super) fn explain(error: swarm::DialError) -> AttemptError {
     use swarm::DialError;
     match error {
-        DialError::WrongPeerId { obtained, .. } => AttemptError::WrongPeer { expected, obtained },
+        DialError::WrongPeerId { obtained, .. } => AttemptError::WrongPeer(obtained),
         DialError::LocalPeerId { .. } | DialError::NoAddresses => AttemptError::Own,
         DialError::Denied { cause } => AttemptError::Limit(cause),
         DialError::Transport(failed) => match failed.into_iter().next() {

@@ -13,11 +13,14 @@ use libp2p::{
     StreamProtocol,
     core::upgrade::ReadyUpgrade,
     swarm::{
-        self, ConnectionHandler, ConnectionHandlerEvent, StreamUpgradeError, SubstreamProtocol,
-        handler::{ConnectionEvent, DialUpgradeError, FullyNegotiatedInbound, FullyNegotiatedOutbound},
+        ConnectionHandler, ConnectionHandlerEvent, StreamUpgradeError, SubstreamProtocol,
+        handler::{
+            ConnectionEvent, DialUpgradeError, FullyNegotiatedInbound, FullyNegotiatedOutbound,
+            ListenUpgradeError,
+        },
     },
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::PollSender;
 
 use super::{
@@ -25,20 +28,12 @@ use super::{
     limits::OPEN_TIMEOUT,
 };
 
-type Reply = oneshot::Sender<Result<swarm::Stream, StreamError>>;
-
 /// Handles the transfer protocol on one connection.
 pub(super) struct Handler {
     link: Arc<Link>,
     requests: mpsc::Receiver<OpenRequest>,
     arrived: VecDeque<Stream>,
     inbound: PollSender<(Connection, Stream)>,
-}
-
-/// Whom to tell how an outbound stream went.
-pub(super) struct Opening {
-    protocol: StreamProtocol,
-    reply: Reply,
 }
 
 impl Handler {
@@ -71,7 +66,7 @@ impl ConnectionHandler for Handler {
     type InboundProtocol = ReadyUpgrade<StreamProtocol>;
     type OutboundProtocol = ReadyUpgrade<StreamProtocol>;
     type InboundOpenInfo = ();
-    type OutboundOpenInfo = Opening;
+    type OutboundOpenInfo = OpenRequest;
 
     fn listen_protocol(&self) -> SubstreamProtocol<Self::InboundProtocol> {
         SubstreamProtocol::new(ReadyUpgrade::new(TRANSFER), ())
@@ -84,12 +79,11 @@ impl ConnectionHandler for Handler {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<ConnectionHandlerEvent<Self::OutboundProtocol, Opening, Infallible>> {
+    ) -> Poll<ConnectionHandlerEvent<Self::OutboundProtocol, OpenRequest, Infallible>> {
         self.hand_over(context);
         match self.requests.poll_recv(context) {
-            Poll::Ready(Some(OpenRequest { protocol, reply })) => {
-                let opening = Opening { protocol: protocol.clone(), reply };
-                let proposal = SubstreamProtocol::new(ReadyUpgrade::new(protocol), opening);
+            Poll::Ready(Some(request)) => {
+                let proposal = SubstreamProtocol::new(ReadyUpgrade::new(TRANSFER), request);
                 Poll::Ready(ConnectionHandlerEvent::OutboundSubstreamRequest {
                     protocol: proposal.with_timeout(OPEN_TIMEOUT),
                 })
@@ -104,7 +98,7 @@ impl ConnectionHandler for Handler {
 
     fn on_connection_event(
         &mut self,
-        event: ConnectionEvent<Self::InboundProtocol, Self::OutboundProtocol, (), Opening>,
+        event: ConnectionEvent<Self::InboundProtocol, Self::OutboundProtocol, (), OpenRequest>,
     ) {
         match event {
             ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound { protocol, .. }) => {
@@ -112,20 +106,24 @@ impl ConnectionHandler for Handler {
             }
             ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound { protocol, info }) => {
                 // Whoever asked may have given up; the stream is then reset.
-                let _ = info.reply.send(Ok(protocol));
+                let _ = info.send(Ok(protocol));
             }
             ConnectionEvent::DialUpgradeError(DialUpgradeError { info, error }) => {
-                let _ = info.reply.send(Err(refusal(error, info.protocol)));
+                let _ = info.send(Err(refusal(error)));
             }
-            _ => {}
+            ConnectionEvent::ListenUpgradeError(ListenUpgradeError { error, .. }) => match error {},
+            ConnectionEvent::AddressChange(_)
+            | ConnectionEvent::LocalProtocolsChange(_)
+            | ConnectionEvent::RemoteProtocolsChange(_)
+            | _ => {}
         }
     }
 }
 
-fn refusal(error: StreamUpgradeError<Infallible>, protocol: StreamProtocol) -> StreamError {
+fn refusal(error: StreamUpgradeError<Infallible>) -> StreamError {
     match error {
         StreamUpgradeError::Timeout => StreamError::Silence(OPEN_TIMEOUT.as_secs()),
-        StreamUpgradeError::NegotiationFailed => StreamError::NotSpoken(protocol),
+        StreamUpgradeError::NegotiationFailed => StreamError::NotSpoken,
         StreamUpgradeError::Io(error) => StreamError::Failed(error),
         StreamUpgradeError::Apply(never) => match never {},
     }

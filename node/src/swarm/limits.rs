@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Time a connection may stay without handle and stream. It covers the pause between identify and the
+/// Time a connection may stay without handle and stream, unless the options say otherwise. It covers the pause between identify and the
 /// first stream, and costs an idle peer no more than one slot of [`CONNECTIONS`].
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -47,3 +47,7 @@ pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time that one ping may take.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time between the pings of a connection, unless the options say otherwise: below the 30 seconds after
+/// which impatient NATs forget a flow.
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);

@@ -22,4 +22,4 @@ pub use libp2p::{Multiaddr, PeerId, identity::Keypair, multiaddr};
 pub use connection::{CloseReason, Connection, Stream, StreamError};
 pub use dial::{Attempt, AttemptError, DialError};
 pub use node::{Inbound, Node, NodeError, NodeOptions};
-pub use ping::PingReport;
+pub use ping::{PingError, PingReport};

@@ -1,6 +1,6 @@
 //! [`Node`]: the handle of the swarm.
 
-use std::io;
+use std::{io, time::Duration};
 
 use futures::{FutureExt, StreamExt};
 use ketch_channel::{Deadlines, IdentityError, limits::YAMUX_STREAMS, transport};
@@ -13,16 +13,16 @@ use libp2p::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    connection::{Connection, Stream, StreamError},
+    connection::{Connection, Stream},
     dial::{DialError, dial},
-    limits::{COMMAND_QUEUE, DIAL_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE},
-    ping::{PingReport, ping},
+    limits::{COMMAND_QUEUE, DIAL_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, PING_INTERVAL},
+    ping::{PingError, PingReport, ping},
     task::{Behaviour, Command, Task},
     transfer::Transfer,
 };
 
 /// How a node meets the network.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct NodeOptions {
     /// Addresses to listen on. Each must work, or the node does not start.
     pub listen: Vec<Multiaddr>,
@@ -30,6 +30,22 @@ pub struct NodeOptions {
     pub listen_where_possible: Vec<Multiaddr>,
     /// How long a connection may take to come about.
     pub deadlines: Deadlines,
+    /// Time between the pings of a connection. The first one is sent at once.
+    pub ping_interval: Duration,
+    /// Time a connection may stay without handle and stream.
+    pub idle_timeout: Duration,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            listen_where_possible: Vec::new(),
+            deadlines: Deadlines::default(),
+            ping_interval: PING_INTERVAL,
+            idle_timeout: IDLE_TIMEOUT,
+        }
+    }
 }
 
 /// Why a node did not start.
@@ -57,7 +73,8 @@ pub struct Node {
     addresses: watch::Receiver<Vec<Multiaddr>>,
 }
 
-/// Streams that peers open, with the connections they came on. While nobody takes them they wait.
+/// Streams that peers open, with the connections they came on. While nobody takes them they wait; once this
+/// is dropped they are reset.
 pub struct Inbound(mpsc::Receiver<(Connection, Stream)>);
 
 impl Inbound {
@@ -73,7 +90,7 @@ impl Node {
         let (commands, commanded) = mpsc::channel(COMMAND_QUEUE);
         let (inbound, arriving) = mpsc::channel(INBOUND_QUEUE);
         let transfer = Transfer::new(inbound, commands.downgrade());
-        let mut swarm = swarm(&keypair, transfer, options.deadlines)?;
+        let mut swarm = swarm(&keypair, transfer, &options)?;
         listen(&mut swarm, &options).await?;
         let (addresses, listened) = watch::channel(swarm.listeners().cloned().collect());
         let peer = *swarm.local_peer_id();
@@ -98,8 +115,8 @@ impl Node {
         dial(&self.commands, peer, addresses, self.deadlines.setup + DIAL_GRACE).await
     }
 
-    /// Measures `count` round trips on a connection, one after the other.
-    pub async fn ping(&self, connection: &Connection, count: u32) -> Result<PingReport, StreamError> {
+    /// Measures `count` round trips on a connection, one after the other, at the interval of the options.
+    pub async fn ping(&self, connection: &Connection, count: u32) -> Result<PingReport, PingError> {
         ping(connection, count).await
     }
 
@@ -113,14 +130,18 @@ impl Node {
     }
 }
 
-fn swarm(keypair: &Keypair, transfer: Transfer, deadlines: Deadlines) -> Result<Swarm<Behaviour>, NodeError> {
+fn swarm(
+    keypair: &Keypair,
+    transfer: Transfer,
+    options: &NodeOptions,
+) -> Result<Swarm<Behaviour>, NodeError> {
     let config = swarm::Config::with_tokio_executor()
         .with_substream_upgrade_protocol_override(Version::V1Lazy)
         // More streams than this in negotiation would be dropped; the multiplexer allows no more.
         .with_max_negotiating_inbound_streams(YAMUX_STREAMS)
-        .with_idle_connection_timeout(IDLE_TIMEOUT);
-    let transport = transport(keypair, deadlines)?;
-    let behaviour = Behaviour::new(transfer, keypair.public());
+        .with_idle_connection_timeout(options.idle_timeout);
+    let transport = transport(keypair, options.deadlines)?;
+    let behaviour = Behaviour::new(transfer, keypair.public(), options.ping_interval);
     Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config))
 }
 
@@ -155,14 +176,13 @@ async fn listen(swarm: &mut Swarm<Behaviour>, options: &NodeOptions) -> Result<(
 /// The next listener that got an address, or ended.
 async fn listener_event(swarm: &mut Swarm<Behaviour>) -> (ListenerId, Option<io::Error>) {
     loop {
-        match swarm.select_next_some().await {
-            SwarmEvent::NewListenAddr { listener_id, .. } => return (listener_id, None),
-            SwarmEvent::ListenerError { listener_id, error } => return (listener_id, Some(error)),
-            SwarmEvent::ListenerClosed { listener_id, reason, .. } => {
-                let error = reason.err().unwrap_or_else(|| io::Error::other("the listener ended"));
-                return (listener_id, Some(error));
-            }
-            _ => {}
+        let event = swarm.select_next_some().await;
+        if let SwarmEvent::NewListenAddr { listener_id, .. } = event {
+            return (listener_id, None);
+        }
+        if let SwarmEvent::ListenerClosed { listener_id, reason, .. } = event {
+            let error = reason.err().unwrap_or_else(|| io::Error::other("the listener ended"));
+            return (listener_id, Some(error));
         }
     }
 }

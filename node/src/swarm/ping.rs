@@ -1,16 +1,15 @@
-//! Measuring round trips with the libp2p ping protocol, which every libp2p peer answers
+//! Round-trip times, from the pings that every libp2p peer answers
 //! (<https://github.com/libp2p/specs/blob/master/ping/ping.md>).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::{AsyncReadExt, AsyncWriteExt};
 use ketch_channel::TransportKind;
 use libp2p::Multiaddr;
 use tokio::time::timeout;
 
 use super::{
-    connection::{Connection, Stream, StreamError},
-    limits::{AGENT_TIMEOUT, PING_TIMEOUT},
+    connection::{CloseReason, Connection},
+    limits::AGENT_TIMEOUT,
 };
 
 /// What a ping measured.
@@ -20,37 +19,55 @@ pub struct PingReport {
     pub rtts: Vec<Duration>,
     /// How the bytes travelled.
     pub transport: TransportKind,
-    /// The program that the peer says it is, if it told in time.
+    /// The program that the peer says it is, if it told in time. It may hold anything: escape it.
     pub agent: Option<String>,
     /// The peer's address.
     pub address: Multiaddr,
 }
 
-/// Bytes of one ping.
-const PAYLOAD_BYTES: usize = 32;
-
-pub(super) async fn ping(connection: &Connection, count: u32) -> Result<PingReport, StreamError> {
-    let mut stream = connection.open(libp2p::ping::PROTOCOL_NAME).await?;
-    let mut rtts = Vec::new();
-    for _ in 0..count {
-        let measured = timeout(PING_TIMEOUT, round_trip(&mut stream)).await;
-        rtts.push(measured.map_err(|_| StreamError::Silence(PING_TIMEOUT.as_secs()))??);
-    }
-    let agent = timeout(AGENT_TIMEOUT, connection.wait_for_agent()).await.unwrap_or_default();
-    let (transport, address) = (connection.transport(), connection.remote_address().clone());
-    Ok(PingReport { rtts, transport, agent, address })
+/// Why a round trip could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum PingError {
+    /// The connection has ended.
+    #[error("pinging the peer: the connection has ended: {0}")]
+    Closed(CloseReason),
+    /// The peer did not answer, or not as it should.
+    #[error("pinging the peer: {0}")]
+    Failed(String),
 }
 
-async fn round_trip(stream: &mut Stream) -> std::io::Result<Duration> {
-    let mut sent = [0; PAYLOAD_BYTES];
-    getrandom::fill(&mut sent).map_err(std::io::Error::other)?;
-    let started = Instant::now();
-    stream.write_all(&sent).await?;
-    stream.flush().await?;
-    let mut answer = [0; PAYLOAD_BYTES];
-    stream.read_exact(&mut answer).await?;
-    if answer != sent {
-        return Err(std::io::Error::other("the peer answered a ping with other bytes"));
+pub(super) async fn ping(connection: &Connection, count: u32) -> Result<PingReport, PingError> {
+    let mut rtts = Vec::new();
+    let mut seen = 0;
+    for _ in 0..count {
+        rtts.push(next_rtt(connection, &mut seen).await?);
     }
-    Ok(started.elapsed())
+    Ok(PingReport {
+        rtts,
+        transport: connection.transport(),
+        agent: timeout(AGENT_TIMEOUT, told_agent(connection)).await.unwrap_or_default(),
+        address: connection.remote_address().clone(),
+    })
+}
+
+/// Waits for a ping after the first `seen` ones, and counts it.
+async fn next_rtt(connection: &Connection, seen: &mut u64) -> Result<Duration, PingError> {
+    let mut state = connection.watch();
+    let known = state.wait_for(|state| state.pings > *seen || state.ended.is_some()).await;
+    let state = known.map_err(|_| PingError::Closed(CloseReason::Stopped))?;
+    match (&state.last_ping, &state.ended) {
+        (_, Some(reason)) => Err(PingError::Closed(reason.clone())),
+        (Some(Err(failure)), None) => Err(PingError::Failed(failure.clone())),
+        (Some(Ok(rtt)), None) => {
+            *seen = state.pings;
+            Ok(*rtt)
+        }
+        (None, None) => Err(PingError::Failed("it ended without a result".into())),
+    }
+}
+
+async fn told_agent(connection: &Connection) -> Option<String> {
+    let mut state = connection.watch();
+    let told = state.wait_for(|state| state.agent.is_some() || state.ended.is_some()).await;
+    told.ok().and_then(|state| state.agent.clone())
 }

@@ -1,6 +1,6 @@
 //! The event loop: the one task that owns the Swarm.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use futures::StreamExt;
 use ketch_channel::TransportKind;
@@ -21,7 +21,9 @@ use tokio::{
 use super::{
     connection::{CloseReason, Connection},
     dial::{AttemptError, explain},
-    limits::{CONNECTIONS, CONNECTIONS_PER_PEER, PENDING_INBOUND, QUIC_FAREWELL, SHUTDOWN_TIMEOUT},
+    limits::{
+        CONNECTIONS, CONNECTIONS_PER_PEER, PENDING_INBOUND, PING_TIMEOUT, QUIC_FAREWELL, SHUTDOWN_TIMEOUT,
+    },
     transfer::Transfer,
 };
 
@@ -47,18 +49,19 @@ pub(super) struct Behaviour {
 }
 
 impl Behaviour {
-    pub(super) fn new(transfer: Transfer, key: PublicKey) -> Self {
+    pub(super) fn new(transfer: Transfer, key: PublicKey, ping_interval: Duration) -> Self {
         let limits = connection_limits::ConnectionLimits::default()
             .with_max_pending_incoming(Some(PENDING_INBOUND))
             .with_max_established_per_peer(Some(CONNECTIONS_PER_PEER))
             .with_max_established(Some(CONNECTIONS));
         let identify = identify::Config::new("/ketch/1".into(), key)
             .with_agent_version(concat!("ketch/", env!("CARGO_PKG_VERSION")).into());
+        let ping = ping::Config::new().with_interval(ping_interval).with_timeout(PING_TIMEOUT);
         Self {
             limits: connection_limits::Behaviour::new(limits),
             transfer,
             identify: identify::Behaviour::new(identify),
-            ping: ping::Behaviour::default(),
+            ping: ping::Behaviour::new(ping),
         }
     }
 }
@@ -68,7 +71,7 @@ pub(super) struct Task {
     swarm: Swarm<Behaviour>,
     commands: mpsc::Receiver<Command>,
     addresses: watch::Sender<Vec<Multiaddr>>,
-    dialing: HashMap<ConnectionId, (PeerId, DialReply)>,
+    dialing: HashMap<ConnectionId, DialReply>,
 }
 
 impl Task {
@@ -111,7 +114,7 @@ impl Task {
         };
         let options = options.addresses(vec![address]).build();
         let id = options.connection_id();
-        self.dialing.insert(id, (peer, reply));
+        self.dialing.insert(id, reply);
         if let Err(error) = self.swarm.dial(options) {
             self.dial_failed(id, error);
         }
@@ -137,17 +140,39 @@ impl Task {
             SwarmEvent::ListenerClosed { addresses, reason, .. } => {
                 tracing::warn!(?addresses, ?reason, "a listener ended");
             }
-            SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received {
-                connection_id,
-                info,
-                ..
-            })) => self.transfer().identified(connection_id, info.agent_version),
-            _ => {}
+            SwarmEvent::Behaviour(event) => self.on_behaviour_event(event),
+            SwarmEvent::IncomingConnection { .. }
+            | SwarmEvent::Dialing { .. }
+            | SwarmEvent::NewExternalAddrCandidate { .. }
+            | SwarmEvent::ExternalAddrConfirmed { .. }
+            | SwarmEvent::ExternalAddrExpired { .. }
+            | SwarmEvent::NewExternalAddrOfPeer { .. }
+            | _ => {}
+        }
+    }
+
+    fn on_behaviour_event(&mut self, event: BehaviourEvent) {
+        match event {
+            BehaviourEvent::Identify(identify::Event::Received { connection_id, info, .. }) => {
+                self.transfer().note(connection_id, |state| state.agent = Some(info.agent_version));
+            }
+            BehaviourEvent::Ping(ping::Event { connection, result, .. }) => {
+                self.transfer().note(connection, |state| {
+                    state.pings += 1;
+                    state.last_ping = Some(result.map_err(|failure| failure.to_string()));
+                });
+            }
+            BehaviourEvent::Identify(identify::Event::Error { peer_id, error, .. }) => {
+                tracing::debug!(peer = %peer_id, %error, "the peer did not identify itself");
+            }
+            BehaviourEvent::Identify(identify::Event::Sent { .. } | identify::Event::Pushed { .. }) => {}
+            BehaviourEvent::Transfer(never) => match never {},
+            BehaviourEvent::Limits(never) => match never {},
         }
     }
 
     fn established(&mut self, id: ConnectionId) {
-        let Some((_, reply)) = self.dialing.remove(&id) else { return };
+        let Some(reply) = self.dialing.remove(&id) else { return };
         let Some(connection) = self.transfer().connection(id) else { return };
         if reply.send(Ok(connection)).is_err() {
             // Another address was faster, or whoever dialed gave up.
@@ -157,9 +182,9 @@ impl Task {
 
     fn dial_failed(&mut self, id: ConnectionId, error: libp2p::swarm::DialError) {
         self.transfer().ended(id, CloseReason::Local);
-        if let Some((peer, reply)) = self.dialing.remove(&id) {
+        if let Some(reply) = self.dialing.remove(&id) {
             // Another address may have been faster.
-            let _ = reply.send(Err(explain(error, peer)));
+            let _ = reply.send(Err(explain(error)));
         }
     }
 

@@ -56,10 +56,10 @@ impl Transfer {
         self.links.keys().copied()
     }
 
-    /// Notes which program the peer says it is.
-    pub(super) fn identified(&mut self, id: ConnectionId, agent: String) {
+    /// Notes what became known of a connection.
+    pub(super) fn note(&mut self, id: ConnectionId, change: impl FnOnce(&mut LinkState)) {
         if let Some((_, state)) = self.links.get(&id) {
-            state.send_modify(|state| state.agent = Some(agent));
+            state.send_modify(change);
         }
     }
 
@@ -78,7 +78,7 @@ impl Transfer {
     ) -> Result<Handler, ConnectionDenied> {
         let transport = TransportKind::of(address)
             .ok_or_else(|| ConnectionDenied::new(UnknownTransport(address.clone())))?;
-        let ends = Link::new(id, peer, without_peer(address), transport, self.commands.clone());
+        let ends = Link::open(id, peer, without_peer(address), transport, self.commands.clone());
         self.links.insert(id, (ends.link.clone(), ends.state.clone()));
         Ok(Handler::new(ends, self.inbound.clone()))
     }

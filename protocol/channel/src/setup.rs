@@ -88,12 +88,14 @@ impl SetupCause {
 
 /// Says what an error of a socket or a multiplexer means, in the words a person would use.
 pub fn describe(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connection refused".into(),
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => "connection reset by the peer".into(),
-        io::ErrorKind::UnexpectedEof => "connection closed by the peer".into(),
-        _ => error.to_string(),
-    }
+    let words = [
+        (io::ErrorKind::ConnectionRefused, "connection refused"),
+        (io::ErrorKind::ConnectionReset, "connection reset by the peer"),
+        (io::ErrorKind::BrokenPipe, "connection reset by the peer"),
+        (io::ErrorKind::UnexpectedEof, "connection closed by the peer"),
+    ];
+    let known = words.iter().find(|(kind, _)| *kind == error.kind());
+    known.map_or_else(|| error.to_string(), |(_, words)| (*words).into())
 }
 
 /// The time that one attempt has left; every step is run within it.

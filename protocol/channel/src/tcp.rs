@@ -105,7 +105,7 @@ impl Upgrade {
         let (peer, secured) = match budget.run(Step::Tls, dial_tls(self.tls, socket)).await {
             Ok((peer, stream)) => (peer, Either::Left(stream)),
             Err(SetupError { cause: SetupCause::NotSpoken, .. }) => {
-                let socket = budget.run(Step::Noise, second).await?;
+                let socket = budget.run(Step::Connect, second).await?;
                 let (peer, stream) = budget.run(Step::Noise, dial_noise(self.noise, socket)).await?;
                 (peer, Either::Right(stream))
             }

@@ -46,11 +46,10 @@ pub struct TransportKindError(String);
 impl TransportKind {
     /// The transport that an address names; `None` when we speak none of those it names.
     pub fn of(address: &Multiaddr) -> Option<Self> {
-        address.iter().find_map(|part| match part {
-            Protocol::Tcp(_) => Some(Self::Tcp),
-            Protocol::QuicV1 => Some(Self::Quic),
-            _ => None,
-        })
+        if address.iter().any(|part| matches!(part, Protocol::Tcp(_))) {
+            return Some(Self::Tcp);
+        }
+        address.iter().any(|part| part == Protocol::QuicV1).then_some(Self::Quic)
     }
 }
 
