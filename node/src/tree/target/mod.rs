@@ -115,10 +115,7 @@ impl Target {
             .map(Arc::new)
             .map_err(|error| refused(error.into()))?;
         let private = Private::open(Arc::clone(&root)).map_err(|error| match error {
-            // What an own, fresh folder can't give: someone put something else in its place.
-            Errno::LOOP | Errno::NOTDIR | Errno::PERM if destination.join(PRIVATE_FOLDER).exists() => {
-                TargetError::Planted { path: destination.join(PRIVATE_FOLDER) }
-            }
+            Errno::NOTDIR => TargetError::Planted { path: destination.join(PRIVATE_FOLDER) },
             other => refused(other.into()),
         })?;
         private.sweep(SystemTime::now());

@@ -43,7 +43,8 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// Opens the folder in `above`, making it where missing, and tries it out.
+    /// Opens the folder in `above`, making it where missing, and tries it out. ENOTDIR when its name is
+    /// taken by a symlink, a file or another user's directory.
     pub(super) fn open(above: Arc<Directory>) -> Result<Self, Errno> {
         let folder = open_folder(&above)?;
         let mut private = Self { above, folder, nameless: false };
@@ -86,7 +87,9 @@ impl Private {
 
     /// Removes the folder unless it holds something or another receiver holds it.
     pub(super) fn remove_if_empty(&self) {
-        if flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        let locked = flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_ok();
+        // Once it is removed, the name may stand for another receiver's folder.
+        if locked && is_linked(&self.folder) {
             // Not empty is the usual answer while something is unfinished, and nothing is lost either way.
             let _ = unlinkat(&self.above.handle, PRIVATE_FOLDER, AtFlags::REMOVEDIR);
         }
@@ -153,22 +156,27 @@ fn open_folder(above: &Directory) -> Result<OwnedFd, Errno> {
         }
         let folder = match openat(&above.handle, PRIVATE_FOLDER, flags, Mode::empty()) {
             Err(Errno::NOENT) => continue,
+            Err(Errno::LOOP) => return Err(Errno::NOTDIR),
             opened => opened?,
         };
         let stat = fstat(&folder)?;
         if stat.st_uid != geteuid().as_raw() {
-            return Err(Errno::PERM);
+            return Err(Errno::NOTDIR);
         }
         if metadata::mode(&stat) != 0o700 {
             fchmod(&folder, Mode::RWXU)?;
         }
         // A file system without locks has none to offer against removal either.
         let _ = flock(&folder, FlockOperation::LockShared);
-        if fstat(&folder)?.st_nlink > 0 {
+        if is_linked(&folder) {
             return Ok(folder);
         }
     }
     Err(Errno::NOENT)
+}
+
+fn is_linked(folder: &OwnedFd) -> bool {
+    fstat(folder).is_ok_and(|stat| stat.st_nlink > 0)
 }
 
 fn is_own(name: &str) -> bool {
