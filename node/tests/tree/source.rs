@@ -121,8 +121,8 @@ fn every_way_to_name_an_operand_gives_it_a_leaf_name() {
         assert_eq!((entries[0].path.to_string().as_str(), &*problems), (name, &[][..]), "{operand:?}");
         assert_eq!(entries[0].kind, EntryKind::Directory);
     }
-    // The tests run in the folder of their package.
-    assert_eq!(scan(&[Path::new(".")]).0[0].path, path("node"));
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(scan(&[Path::new(".")]).0[0].path.leaf(), here.file_name().unwrap().as_bytes());
 }
 
 #[test]

@@ -240,8 +240,12 @@ impl Existing {
 }
 
 impl Shared {
-    /// The directory that `path` lies in.
+    /// The directory that `path` lies in: the one gate to everything below the root. EPERM for a path through
+    /// a private folder.
     fn directory_above(&self, path: &EntryPath) -> Result<Arc<Directory>, Errno> {
+        if is_reserved(path) {
+            return Err(Errno::PERM);
+        }
         match path.parent() {
             Some(parent) => self.directory(parent),
             None => Ok(Arc::clone(&self.root)),

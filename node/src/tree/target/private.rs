@@ -245,3 +245,83 @@ impl Drop for Temporary {
         let _ = self.private.remove(&self.name);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use rustix::fs::open;
+
+    use super::*;
+
+    fn private(folder: &Path) -> Private {
+        let above = open(folder, platform::HANDLE | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        Private::open(Arc::new(Directory::hold(above).unwrap())).unwrap()
+    }
+
+    fn in_a_week() -> SystemTime {
+        SystemTime::now() + STALE_AFTER + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn what_nobody_touched_for_a_week_is_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let private = private(folder.path());
+        let at = |name: &str| folder.path().join(PRIVATE_FOLDER).join(name);
+        let stem = hex(&[0xab; 16]);
+        let leftovers = ["tmp", "part", "ranges"].map(|ending| at(&format!("{stem}.{ending}")));
+        let not_ours = [at("notes.txt"), at(&format!("{stem}.bak"))];
+        leftovers.iter().chain(&not_ours).for_each(|path| fs::write(path, "").unwrap());
+
+        private.sweep(SystemTime::now());
+        assert!(leftovers.iter().all(|path| path.exists()));
+        private.sweep(in_a_week());
+        assert!(!leftovers.iter().any(|path| path.exists()));
+        assert!(not_ours.iter().all(|path| path.exists()));
+    }
+
+    #[test]
+    fn what_someone_holds_is_not_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let private = private(folder.path());
+        let at =
+            |ending: &str| folder.path().join(PRIVATE_FOLDER).join(format!("{}.{ending}", hex(&[1; 16])));
+        let (part, record) = (at("part"), at("ranges"));
+        fs::write(&record, "").unwrap();
+        let held = fs::File::create(&part).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+
+        private.sweep(in_a_week());
+        assert!(part.exists() && record.exists());
+        drop(held);
+        private.sweep(in_a_week());
+        assert!(!part.exists() && !record.exists());
+    }
+
+    #[test]
+    fn the_folder_goes_with_its_last_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join(PRIVATE_FOLDER);
+        let (first, second) = (private(folder.path()), private(folder.path()));
+        drop(first);
+        assert!(at.exists());
+        second.remove_if_empty();
+        assert!(!at.exists());
+        let third = private(folder.path());
+        drop(second);
+        assert!(at.exists(), "the folder of the third was removed by the second");
+        drop(third);
+        assert!(!at.exists());
+    }
+
+    #[test]
+    fn a_folder_that_others_may_read_is_closed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join(PRIVATE_FOLDER);
+        fs::create_dir(&at).unwrap();
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o777)).unwrap();
+        let _private = private(folder.path());
+        assert_eq!(fs::metadata(&at).unwrap().permissions().mode() & 0o7777, 0o700);
+    }
+}
