@@ -35,7 +35,7 @@ pub(crate) fn as_plain_user(test: &str, body: fn(&Path)) {
 pub(crate) fn with_own_mounts(test: &str, body: fn(&Path)) {
     let probe = Command::new("unshare").args(["-rm", "true"]).output();
     if !probe.is_ok_and(|output| output.status.success()) {
-        return println!("skipped: no mount namespace can be made here");
+        return skip("no mount namespace can be made here");
     }
     run(test, body, |_| {
         let inner = again(test);
@@ -50,6 +50,11 @@ pub(crate) fn alone(test: &str, body: fn(&Path)) {
     run(test, body, |_| again(test));
 }
 
+#[expect(clippy::print_stdout, reason = "a test that can't run here says so")]
+pub(crate) fn skip(reason: impl std::fmt::Display) {
+    println!("skipped: {reason}");
+}
+
 fn run(test: &str, body: fn(&Path), command: impl FnOnce(&Path) -> Command) {
     if let Some(folder) = env::var_os(WITHIN) {
         return body(Path::new(&folder));
@@ -62,7 +67,7 @@ fn run(test: &str, body: fn(&Path), command: impl FnOnce(&Path) -> Command) {
             assert!(output.status.success(), "{test} failed in its own setting:\n{out}{err}");
             assert!(out.contains("1 passed"), "no test is named {test}");
         }
-        Err(error) => println!("skipped: {error}"),
+        Err(error) => skip(error),
     }
 }
 

@@ -144,7 +144,8 @@ impl Target {
         Ok(free.f_bavail.saturating_mul(free.f_frsize))
     }
 
-    /// Opens the file that is stored under an entry's name, to compare it.
+    /// Opens the file that is stored under an entry's name, to compare it. One that can't be read counts as
+    /// different: it [may be replaced](Self::may_replace), or its problem is what becomes of the entry.
     pub fn existing(&self, entry: &Entry) -> Result<Existing, Problem> {
         let file = self.0.open_existing(&entry.path).map_err(|error| {
             Problem::new(entry.path.clone(), Cause::Exists, format_args!("reading the stored file: {error}"))
