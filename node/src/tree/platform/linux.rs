@@ -104,3 +104,27 @@ pub(crate) fn change_directory_mode(parent: BorrowedFd<'_>, leaf: &[u8], mode: M
     // fchmod refuses an O_PATH handle; the link in /proc is that very handle, not a path.
     chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), mode)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::fd::AsFd as _};
+
+    use super::*;
+
+    #[test]
+    fn a_nameless_file_gets_its_name_in_either_way_unless_it_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = fs::File::open(folder.path()).unwrap();
+        // Temporary folders on a file system without them are rare; the way around has tests of its own.
+        let Some(file) = make_nameless(held.as_fd()).unwrap() else {
+            return;
+        };
+        for through_proc in [false, true] {
+            THROUGH_PROC.store(through_proc, Ordering::Relaxed);
+            let name = format!("through proc {through_proc}");
+            assert_eq!(link_nameless(file.as_fd(), held.as_fd(), name.as_bytes()), Ok(()));
+            assert_eq!(link_nameless(file.as_fd(), held.as_fd(), name.as_bytes()), Err(Errno::EXIST));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}

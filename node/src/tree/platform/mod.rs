@@ -96,4 +96,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn renaming_to_a_taken_name_is_refused() {
+        let (folder, root) = tree();
+        for rename in [rename_to_free, portable::rename_to_free] {
+            fs::write(folder.path().join("from"), "new").unwrap();
+            let to = |name: &'static [u8]| (root.as_fd(), name);
+            assert_eq!(rename((root.as_fd(), "from"), to(b"a/b/file")), Err(Errno::EXIST));
+            assert_eq!(rename((root.as_fd(), "from"), to(b"free")), Ok(()));
+            assert_eq!(fs::read(folder.path().join("free")).unwrap(), b"new");
+            assert!(!folder.path().join("from").exists());
+            fs::remove_file(folder.path().join("free")).unwrap();
+        }
+    }
 }

@@ -38,6 +38,7 @@ pub(crate) fn rename_to_free(
 
 /// The file system that an open file or directory lies on.
 pub(crate) fn file_system(handle: BorrowedFd<'_>) -> Result<FileSystem, Errno> {
+    #[allow(clippy::useless_conversion, reason = "its type differs between systems")]
     let device = u64::try_from(fstat(handle)?.st_dev).unwrap_or_default();
     Ok(FileSystem { device, mount: 0 })
 }

@@ -115,10 +115,7 @@ impl Target {
             .map(Arc::new)
             .map_err(|error| refused(error.into()))?;
         let private = Private::open(Arc::clone(&root)).map_err(|error| match error {
-            // What an own, fresh folder can't give: someone put something else in its place.
-            Errno::LOOP | Errno::NOTDIR | Errno::PERM if destination.join(PRIVATE_FOLDER).exists() => {
-                TargetError::Planted { path: destination.join(PRIVATE_FOLDER) }
-            }
+            Errno::NOTDIR => TargetError::Planted { path: destination.join(PRIVATE_FOLDER) },
             other => refused(other.into()),
         })?;
         private.sweep(SystemTime::now());
@@ -147,7 +144,8 @@ impl Target {
         Ok(free.f_bavail.saturating_mul(free.f_frsize))
     }
 
-    /// Opens the file that is stored under an entry's name, to compare it.
+    /// Opens the file that is stored under an entry's name, to compare it. One that can't be read counts as
+    /// different: it [may be replaced](Self::may_replace), or its problem is what becomes of the entry.
     pub fn existing(&self, entry: &Entry) -> Result<Existing, Problem> {
         let file = self.0.open_existing(&entry.path).map_err(|error| {
             Problem::new(entry.path.clone(), Cause::Exists, format_args!("reading the stored file: {error}"))
@@ -243,8 +241,12 @@ impl Existing {
 }
 
 impl Shared {
-    /// The directory that `path` lies in.
+    /// The directory that `path` lies in: the one gate to everything below the root. EPERM for a path through
+    /// a private folder.
     fn directory_above(&self, path: &EntryPath) -> Result<Arc<Directory>, Errno> {
+        if is_reserved(path) {
+            return Err(Errno::PERM);
+        }
         match path.parent() {
             Some(parent) => self.directory(parent),
             None => Ok(Arc::clone(&self.root)),

@@ -80,3 +80,55 @@ impl NewFile {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use ketch_protocol::{
+        manifest::{EntryKind, Timestamp},
+        path::EntryPath,
+    };
+
+    use super::*;
+    use crate::tree::{Options, PRIVATE_FOLDER};
+
+    /// A target on a file system without nameless files, as far as it knows.
+    fn target(folder: &std::path::Path, overwrite: bool) -> Target {
+        let target = Target::open(folder, Options { overwrite, durability: Durability::None }).unwrap();
+        let mut private = Private::open(Arc::clone(&target.0.root)).unwrap();
+        private.nameless = false;
+        target.0.privates().insert(target.0.root.file_system, Arc::new(private));
+        target
+    }
+
+    fn entry() -> Entry {
+        let (path, mtime) = (EntryPath::parse(b"f").unwrap(), Timestamp::default());
+        Entry { path, kind: EntryKind::File { size: 3 }, mode: 0o600, mtime }
+    }
+
+    #[test]
+    fn without_nameless_files_temporaries_have_names_in_the_private_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("f");
+        for (overwrite, stored) in [(false, true), (false, false), (true, true)] {
+            let target = target(folder.path(), overwrite);
+            let mut new = target.create(&entry()).unwrap();
+            new.write(b"new").unwrap();
+            assert_eq!(fs::read_dir(folder.path().join(PRIVATE_FOLDER)).unwrap().count(), 1);
+            assert_eq!(new.commit().is_ok(), stored);
+            assert_eq!(fs::read(&at).unwrap(), b"new");
+            target.finish();
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_named_temporary_that_is_dropped_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = target(folder.path(), false);
+        drop(target.create(&entry()).unwrap());
+        target.finish();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -112,7 +112,7 @@ impl Target {
 
 impl Partial {
     /// The hash of a range that is stored already, read again and found whole; `None` when it must be
-    /// fetched. Costs reading the range if an earlier session recorded it, and nothing otherwise.
+    /// fetched. Costs reading the range if it is recorded, and nothing otherwise.
     pub fn finished(&self, index: u64) -> Option<ContentHash> {
         let recorded = self.ranges().hash(index)?;
         if self.hash_range(index).is_ok_and(|found| found == recorded) {

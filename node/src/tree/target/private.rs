@@ -43,7 +43,8 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// Opens the folder in `above`, making it where missing, and tries it out.
+    /// Opens the folder in `above`, making it where missing, and tries it out. ENOTDIR when its name is
+    /// taken by a symlink, a file or another user's directory.
     pub(super) fn open(above: Arc<Directory>) -> Result<Self, Errno> {
         let folder = open_folder(&above)?;
         let mut private = Self { above, folder, nameless: false };
@@ -86,7 +87,9 @@ impl Private {
 
     /// Removes the folder unless it holds something or another receiver holds it.
     pub(super) fn remove_if_empty(&self) {
-        if flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        let locked = flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_ok();
+        // Once it is removed, the name may stand for another receiver's folder.
+        if locked && is_linked(&self.folder) {
             // Not empty is the usual answer while something is unfinished, and nothing is lost either way.
             let _ = unlinkat(&self.above.handle, PRIVATE_FOLDER, AtFlags::REMOVEDIR);
         }
@@ -153,22 +156,27 @@ fn open_folder(above: &Directory) -> Result<OwnedFd, Errno> {
         }
         let folder = match openat(&above.handle, PRIVATE_FOLDER, flags, Mode::empty()) {
             Err(Errno::NOENT) => continue,
+            Err(Errno::LOOP) => return Err(Errno::NOTDIR),
             opened => opened?,
         };
         let stat = fstat(&folder)?;
         if stat.st_uid != geteuid().as_raw() {
-            return Err(Errno::PERM);
+            return Err(Errno::NOTDIR);
         }
         if metadata::mode(&stat) != 0o700 {
             fchmod(&folder, Mode::RWXU)?;
         }
         // A file system without locks has none to offer against removal either.
         let _ = flock(&folder, FlockOperation::LockShared);
-        if fstat(&folder)?.st_nlink > 0 {
+        if is_linked(&folder) {
             return Ok(folder);
         }
     }
     Err(Errno::NOENT)
+}
+
+fn is_linked(folder: &OwnedFd) -> bool {
+    fstat(folder).is_ok_and(|stat| stat.st_nlink > 0)
 }
 
 fn is_own(name: &str) -> bool {
@@ -235,5 +243,85 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         // After a rename there is nothing to remove; names are never given twice.
         let _ = self.private.remove(&self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use rustix::fs::open;
+
+    use super::*;
+
+    fn private(folder: &Path) -> Private {
+        let above = open(folder, platform::HANDLE | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        Private::open(Arc::new(Directory::hold(above).unwrap())).unwrap()
+    }
+
+    fn in_a_week() -> SystemTime {
+        SystemTime::now() + STALE_AFTER + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn what_nobody_touched_for_a_week_is_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let private = private(folder.path());
+        let at = |name: &str| folder.path().join(PRIVATE_FOLDER).join(name);
+        let stem = hex(&[0xab; 16]);
+        let leftovers = ["tmp", "part", "ranges"].map(|ending| at(&format!("{stem}.{ending}")));
+        let not_ours = [at("notes.txt"), at(&format!("{stem}.bak"))];
+        leftovers.iter().chain(&not_ours).for_each(|path| fs::write(path, "").unwrap());
+
+        private.sweep(SystemTime::now());
+        assert!(leftovers.iter().all(|path| path.exists()));
+        private.sweep(in_a_week());
+        assert!(!leftovers.iter().any(|path| path.exists()));
+        assert!(not_ours.iter().all(|path| path.exists()));
+    }
+
+    #[test]
+    fn what_someone_holds_is_not_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let private = private(folder.path());
+        let at =
+            |ending: &str| folder.path().join(PRIVATE_FOLDER).join(format!("{}.{ending}", hex(&[1; 16])));
+        let (part, record) = (at("part"), at("ranges"));
+        fs::write(&record, "").unwrap();
+        let held = fs::File::create(&part).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+
+        private.sweep(in_a_week());
+        assert!(part.exists() && record.exists());
+        drop(held);
+        private.sweep(in_a_week());
+        assert!(!part.exists() && !record.exists());
+    }
+
+    #[test]
+    fn the_folder_goes_with_its_last_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join(PRIVATE_FOLDER);
+        let (first, second) = (private(folder.path()), private(folder.path()));
+        drop(first);
+        assert!(at.exists());
+        second.remove_if_empty();
+        assert!(!at.exists());
+        let third = private(folder.path());
+        drop(second);
+        assert!(at.exists(), "the folder of the third was removed by the second");
+        drop(third);
+        assert!(!at.exists());
+    }
+
+    #[test]
+    fn a_folder_that_others_may_read_is_closed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join(PRIVATE_FOLDER);
+        fs::create_dir(&at).unwrap();
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o777)).unwrap();
+        let _private = private(folder.path());
+        assert_eq!(fs::metadata(&at).unwrap().permissions().mode() & 0o7777, 0o700);
     }
 }

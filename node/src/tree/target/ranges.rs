@@ -29,8 +29,7 @@ impl Ranges {
     /// Reads what an earlier session recorded of a file of `count` ranges, and cuts off a torn tail.
     pub(super) fn load(file: OwnedFd, count: u64) -> io::Result<Self> {
         let mut file = File::from(file);
-        // A range can be recorded again after it was forgotten; twice the count is never reached.
-        let most_bytes = count.saturating_mul(2 * ROW_BYTES as u64);
+        let most_bytes = count.saturating_mul(ROW_BYTES as u64);
         let mut bytes = Vec::new();
         Read::by_ref(&mut file).take(most_bytes).read_to_end(&mut bytes)?;
         let mut finished = BTreeMap::new();
@@ -53,18 +52,26 @@ impl Ranges {
         self.finished.len() as u64
     }
 
-    /// Records a range, in one write.
+    /// Records a range: a new one in one write. One that was recorded before takes the place of its row, so
+    /// that a peer that sends it again and again does not fill the disk.
     pub(super) fn finish(&mut self, index: u64, hash: ContentHash) -> io::Result<()> {
-        self.file.write_all(&row(index, hash))?;
-        self.finished.insert(index, hash);
-        Ok(())
+        match self.finished.insert(index, hash) {
+            None => self.file.write_all(&row(index, hash)),
+            Some(before) if before == hash => Ok(()),
+            Some(_) => self.write_again(),
+        }
     }
 
-    /// Takes a range back. That is rare, so all rows are written again.
+    /// Takes a range back.
     pub(super) fn forget(&mut self, index: u64) -> io::Result<()> {
-        if self.finished.remove(&index).is_none() {
-            return Ok(());
+        match self.finished.remove(&index) {
+            None => Ok(()),
+            Some(_) => self.write_again(),
         }
+    }
+
+    /// Writes all rows anew; a crash meanwhile costs ranges, never their truth.
+    fn write_again(&mut self) -> io::Result<()> {
         let rows: Vec<u8> = self.finished.iter().flat_map(|(&index, &hash)| row(index, hash)).collect();
         self.file.set_len(0)?;
         self.file.write_all(&rows)
@@ -114,6 +121,18 @@ mod tests {
         ranges.forget(0).unwrap();
         let again = load(&path, 10);
         assert_eq!([0, 3, 9].map(|index| again.hash(index)), [None, Some(HASH), Some(HASH)]);
+    }
+
+    #[test]
+    fn a_range_recorded_again_takes_one_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ranges");
+        let mut ranges = load(&path, 2);
+        let other = ContentHash([8; 32]);
+        for hash in [HASH, HASH, other, HASH, other] {
+            ranges.finish(1, hash).unwrap();
+        }
+        assert_eq!(fs::read(&path).unwrap(), row(1, other));
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub(super) fn write_trouble(path: &EntryPath, doing: &str, error: Errno) -> Trou
         Errno::ACCESS if path.parent().is_none() => guard(Reason::ReadOnly),
         // Waiting did not help, and it is not the file's fault.
         Errno::MFILE | Errno::NFILE => guard(Reason::Internal),
-        Errno::EXIST => Trouble::problem(path, Cause::Exists, "it was made meanwhile"),
+        Errno::EXIST => Trouble::problem(path, Cause::Exists, "its name is taken"),
         Errno::ISDIR | Errno::NOTEMPTY => directory_in_the_way(path),
         Errno::LOOP | Errno::NOTDIR | Errno::XDEV => {
             let detail = format_args!("{doing}: a symlink or a file is in the way above it");
@@ -136,4 +136,34 @@ pub(super) fn metadata_trouble(path: &EntryPath, error: Errno) -> Trouble {
 /// The system's number for an error of the standard library.
 pub(super) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_meets_every_entry_stops_the_session_and_all_else_is_about_one() {
+        let (top, below) = (EntryPath::parse(b"a").unwrap(), EntryPath::parse(b"a/b").unwrap());
+        for (path, error, reason) in [
+            (&below, Errno::NOSPC, Reason::NoSpace),
+            (&below, Errno::DQUOT, Reason::NoSpace),
+            (&below, Errno::ROFS, Reason::ReadOnly),
+            (&top, Errno::ACCESS, Reason::ReadOnly),
+            (&below, Errno::MFILE, Reason::Internal),
+        ] {
+            let trouble = write_trouble(path, "writing", error);
+            assert!(matches!(trouble, Trouble::Guard { reason: met, .. } if met == reason), "{error}");
+        }
+        for (error, cause) in [
+            (Errno::ACCESS, Cause::Unwritable),
+            (Errno::IO, Cause::Unwritable),
+            (Errno::NOTDIR, Cause::Unwritable),
+            (Errno::EXIST, Cause::Exists),
+            (Errno::ISDIR, Cause::Exists),
+        ] {
+            let trouble = write_trouble(&below, "writing", error);
+            assert!(matches!(trouble, Trouble::Problem(problem) if problem.cause == cause), "{error}");
+        }
+    }
 }

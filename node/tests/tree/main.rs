@@ -1,0 +1,7 @@
+//! The trees on disk, tried on real file systems through the public interface.
+
+mod hostile;
+mod partial;
+mod setting;
+mod source;
+mod target;

@@ -1,0 +1,124 @@
+//! Surroundings that a test needs and other tests must not share: another user, mounts, few descriptors.
+//! The test runs itself again in a process of its own and judges by its exit code.
+
+use std::{
+    env, fs,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::Path,
+    process::Command,
+};
+
+use ketch::tree::{Durability, Options, Target};
+use ketch_protocol::{
+    manifest::{Entry, EntryKind, Timestamp},
+    path::EntryPath,
+};
+
+const WITHIN: &str = "KETCH_TEST_WITHIN";
+
+/// Any user without rights.
+const NOBODY: u32 = 65_534;
+
+/// Runs `body` as a user to whom permissions apply.
+pub(crate) fn as_plain_user(test: &str, body: fn(&Path)) {
+    run(test, body, |folder| {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+        let mut command = again(test);
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    });
+}
+
+/// Runs `body` where it may mount what it likes.
+pub(crate) fn with_own_mounts(test: &str, body: fn(&Path)) {
+    let probe = Command::new("unshare").args(["-rm", "true"]).output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        return skip("no mount namespace can be made here");
+    }
+    run(test, body, |_| {
+        let inner = again(test);
+        let mut command = Command::new("unshare");
+        command.arg("-rm").arg(inner.get_program()).args(inner.get_args());
+        command
+    });
+}
+
+/// Runs `body` in a process of its own.
+pub(crate) fn alone(test: &str, body: fn(&Path)) {
+    run(test, body, |_| again(test));
+}
+
+#[expect(clippy::print_stdout, reason = "a test that can't run here says so")]
+pub(crate) fn skip(reason: impl std::fmt::Display) {
+    println!("skipped: {reason}");
+}
+
+fn run(test: &str, body: fn(&Path), command: impl FnOnce(&Path) -> Command) {
+    if let Some(folder) = env::var_os(WITHIN) {
+        return body(Path::new(&folder));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    match command(folder.path()).env(WITHIN, folder.path()).output() {
+        Ok(output) => {
+            let (out, err) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success(), "{test} failed in its own setting:\n{out}{err}");
+            assert!(out.contains("1 passed"), "no test is named {test}");
+        }
+        Err(error) => skip(error),
+    }
+}
+
+fn again(test: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]);
+    command
+}
+
+pub(crate) fn mount_tmpfs(at: &Path, options: &str) {
+    fs::create_dir_all(at).unwrap();
+    let status = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at).status();
+    assert!(status.unwrap().success());
+}
+
+pub(crate) fn path(text: &str) -> EntryPath {
+    EntryPath::parse(text.as_bytes()).unwrap()
+}
+
+pub(crate) const MTIME: Timestamp = Timestamp { seconds: 1_000_000_000, nanoseconds: 123_456_789 };
+
+pub(crate) fn file(text: &str, size: u64) -> Entry {
+    Entry { path: path(text), kind: EntryKind::File { size }, mode: 0o640, mtime: MTIME }
+}
+
+pub(crate) fn directory(text: &str) -> Entry {
+    Entry { path: path(text), kind: EntryKind::Directory, mode: 0o750, mtime: MTIME }
+}
+
+pub(crate) fn link(text: &str, target: &str) -> Entry {
+    let kind = EntryKind::Symlink { target: target.as_bytes().into() };
+    Entry { path: path(text), kind, mode: 0, mtime: MTIME }
+}
+
+pub(crate) const CAREFUL: Options = Options { overwrite: false, durability: Durability::Session };
+pub(crate) const OVERWRITING: Options = Options { overwrite: true, durability: Durability::File };
+
+pub(crate) fn open(folder: &Path, options: Options) -> Target {
+    Target::open(folder, options).unwrap()
+}
+
+/// Everything in a folder but `.` and `..`.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|found| found.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+pub(crate) fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
