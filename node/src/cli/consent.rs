@@ -52,9 +52,13 @@ mod tests {
 
     #[test]
     fn only_yes_is_a_yes() {
-        for (line, answer) in
-            [("y\n", Answer::Yes), (" YES \n", Answer::Yes), ("\n", Answer::No), ("no\n", Answer::No), ("", Answer::No)]
-        {
+        for (line, answer) in [
+            ("y\n", Answer::Yes),
+            (" YES \n", Answer::Yes),
+            ("\n", Answer::No),
+            ("no\n", Answer::No),
+            ("", Answer::No),
+        ] {
             assert_eq!(parse(line), answer, "{line:?}");
         }
     }
@@ -64,7 +68,8 @@ mod tests {
         let names = vec![EntryPath::parse(b".ssh/\x1b[2Jkeys").unwrap()];
         let listed = Totals { entries: 3, bytes: 2048, problems: 0 };
         let consultation = Consultation { listed, complete: false, names, reply: oneshot::channel().0 };
-        let lines = ["  .ssh/\\u{1b}[2Jkeys", "  and 2 entries more", "store 3 entries, 2.0 kB so far? [y/N]"];
+        let lines =
+            ["  .ssh/\\u{1b}[2Jkeys", "  and 2 entries more", "store 3 entries, 2.0 kB so far? [y/N]"];
         assert_eq!(describe(&consultation), lines);
     }
 }

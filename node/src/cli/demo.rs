@@ -35,7 +35,11 @@ pub(super) async fn run(command: args::Demo) -> anyhow::Result<Exit> {
     };
     let expected = digest_of(&source)?;
     let shown = escape(source.as_os_str().as_encoded_bytes()).to_string();
-    print_result(&format!("tree      {shown}: {} files, {}", format::count(expected.files), format::bytes(expected.bytes)));
+    print_result(&format!(
+        "tree      {shown}: {} files, {}",
+        format::count(expected.files),
+        format::bytes(expected.bytes)
+    ));
     for transport in ["quic", "tcp"] {
         cross(folder.path(), &source, transport, &expected).await?;
     }
@@ -54,7 +58,12 @@ fn digest_of(root: &Path) -> anyhow::Result<digest::Digest> {
 }
 
 /// Sends the tree from one node to another and checks the copy.
-async fn cross(folder: &Path, source: &Path, transport: &str, expected: &digest::Digest) -> anyhow::Result<()> {
+async fn cross(
+    folder: &Path,
+    source: &Path,
+    transport: &str,
+    expected: &digest::Digest,
+) -> anyhow::Result<()> {
     let (sender_state, receiver_state) = (folder.join("sender"), folder.join("receiver"));
     let listen = match transport {
         "quic" => "/ip4/127.0.0.1/udp/0/quic-v1",
@@ -65,8 +74,10 @@ async fn cross(folder: &Path, source: &Path, transport: &str, expected: &digest:
     let offered = sender.event("offered").await?;
     let ticket = offered["ticket"].as_str().context("the sender printed no ticket")?.to_owned();
     let target = folder.join(transport);
-    let mut receiver =
-        Process::start(&receiver_state, &[&"receive", &ticket, &target, &"--yes", &"--json", &"--transport", &transport])?;
+    let mut receiver = Process::start(
+        &receiver_state,
+        &[&"receive", &ticket, &target, &"--yes", &"--json", &"--transport", &transport],
+    )?;
     let done = receiver.event("done").await?;
     receiver.finish().await?;
     sender.event("done").await?;
@@ -75,7 +86,12 @@ async fn cross(folder: &Path, source: &Path, transport: &str, expected: &digest:
     let leaf = source.canonicalize().context("finding the name of the tree")?;
     let leaf = leaf.file_name().context("the tree has no name")?;
     let copy = digest_of(&target.join(leaf))?;
-    ensure!(copy.hex == expected.hex, "over {transport}, the copy has digest {}, the tree {}", copy.hex, expected.hex);
+    ensure!(
+        copy.hex == expected.hex,
+        "over {transport}, the copy has digest {}, the tree {}",
+        copy.hex,
+        expected.hex
+    );
     let ready = Duration::from_secs_f64(done["ready_s"].as_f64().unwrap_or_default());
     let moved = done["moved_bytes"].as_u64().unwrap_or_default();
     print_result(&format!(
@@ -109,7 +125,8 @@ impl Process {
     async fn event(&mut self, name: &str) -> anyhow::Result<Value> {
         loop {
             let line = timeout(PATIENCE, self.lines.next_line()).await;
-            let line = line.with_context(|| format!("waiting for \"{name}\""))?.context("reading from a node")?;
+            let line =
+                line.with_context(|| format!("waiting for \"{name}\""))?.context("reading from a node")?;
             let Some(line) = line else { bail!("a node ended before \"{name}\"") };
             let event: Value = serde_json::from_str(&line).context("reading from a node")?;
             if event["event"] == name {

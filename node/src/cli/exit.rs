@@ -133,7 +133,9 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
     }
     if let Some(error) = error.downcast_ref::<NodeError>() {
         return match error {
-            NodeError::Listen { .. } => Some("--listen ADDR names another address, for instance /ip4/0.0.0.0/tcp/0"),
+            NodeError::Listen { .. } => {
+                Some("--listen ADDR names another address, for instance /ip4/0.0.0.0/tcp/0")
+            }
             NodeError::Identity(_) => None,
         };
     }
@@ -157,7 +159,9 @@ fn session_hint(error: &SessionError) -> Option<&'static str> {
         Some(Reason::NotAdmitted) => {
             Some("the ticket is spent, expired or for someone else; `ketch send` makes a new one")
         }
-        Some(Reason::NoSpace) => Some("make room and run the same command again; what is stored is not sent again"),
+        Some(Reason::NoSpace) => {
+            Some("make room and run the same command again; what is stored is not sent again")
+        }
         Some(
             Reason::Version
             | Reason::Violation

@@ -61,13 +61,18 @@ impl Output {
 
     /// Shows an event; consent is not asked here.
     pub(crate) fn show(&mut self, event: &Event) {
-        if matches!(self.form, Form::Json) {
-            json::event(event).as_ref().map_or((), print_json);
+        if matches!(self.form, Form::Json)
+            && let Some(object) = json::event(event)
+        {
+            print_json(&object);
         }
         match event {
             Event::Connected(route) => {
                 self.transport = Some(route.transport);
-                self.say(&format!("connected to {} over {} at {}", route.peer, route.transport, route.address));
+                self.say(&format!(
+                    "connected to {} over {} at {}",
+                    route.peer, route.transport, route.address
+                ));
             }
             Event::Counted(totals) => {
                 self.estimate = Some(*totals);
@@ -131,7 +136,8 @@ impl Output {
 
     fn start_bar(&mut self) {
         if let Form::Terminal(bar) = &mut self.form {
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+            let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_spinner());
             *bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
             bar.enable_steady_tick(Duration::from_millis(100));
         }
@@ -166,17 +172,26 @@ fn progress_line(
     elapsed: Duration,
     transport: Option<TransportKind>,
 ) -> String {
-    let settled = progress.counts.sent + progress.counts.kept + progress.counts.skipped + progress.counts.failed;
+    let settled =
+        progress.counts.sent + progress.counts.kept + progress.counts.skipped + progress.counts.failed;
     let known = if progress.list_complete { Some(progress.listed) } else { estimate };
     let moved = progress.moved_bytes + progress.resumed_bytes;
     let mut parts = Vec::new();
     match known {
         Some(all) => {
-            parts.push(format!("{} of {}", format::count(settled), format::entries((all.entries + all.problems).max(settled))));
+            parts.push(format!(
+                "{} of {}",
+                format::count(settled),
+                format::entries((all.entries + all.problems).max(settled))
+            ));
             parts.push(format!("{} of {}", format::bytes(moved.min(all.bytes)), format::bytes(all.bytes)));
         }
         None => {
-            parts.push(format!("{} of {} so far", format::count(settled), format::entries(progress.listed.entries)));
+            parts.push(format!(
+                "{} of {} so far",
+                format::count(settled),
+                format::entries(progress.listed.entries)
+            ));
             parts.push(format::bytes(moved));
         }
     }
@@ -222,7 +237,7 @@ fn summary_line(side: Side, report: &Report) -> String {
 pub(crate) fn print_error(error: &anyhow::Error, as_json: bool) {
     let chain = error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ");
     if as_json {
-        print_json(&json::error(&chain, super::exit::Exit::of(error).code()));
+        print_json(&json::error(&chain, exit::Exit::of(error).code()));
     }
     print_line(&format!("error: {chain}"));
     if let Some(hint) = exit::hint(error) {

@@ -8,7 +8,7 @@ use ketch::{
     swarm::{Node, NodeOptions},
     transfer::{self, Event, ReceiveError, ReceiveRequest},
     tree,
-    trust::ticket::Ticket,
+    trust::{Ticket, ticket::TICKET_CHARACTERS},
 };
 use ketch_protocol::message::Consent;
 use tokio::sync::mpsc;
@@ -21,9 +21,6 @@ use super::{
     send::{EVENTS, show_while},
     stop_on_signal,
 };
-
-/// No ticket is longer, in bytes; a file that is, is something else.
-const TICKET_FILE_BYTES: u64 = 16 * 1024;
 
 pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::Result<Exit> {
     let ticket = read_ticket(&command.ticket)?;
@@ -66,7 +63,8 @@ fn request(command: &args::Receive, ticket: Ticket) -> ReceiveRequest {
 fn read_ticket(argument: &str) -> anyhow::Result<Ticket> {
     let text = match argument.strip_prefix('@') {
         Some(file) => {
-            let opened = std::fs::File::open(file).with_context(|| format!("reading the ticket from {file}"))?;
+            let opened =
+                std::fs::File::open(file).with_context(|| format!("reading the ticket from {file}"))?;
             read_bounded(opened).with_context(|| format!("reading the ticket from {file}"))?
         }
         None if argument == "-" => read_bounded(io::stdin().lock()).context("reading the ticket")?,
@@ -81,6 +79,6 @@ fn read_ticket(argument: &str) -> anyhow::Result<Ticket> {
 
 fn read_bounded(reader: impl io::Read) -> io::Result<String> {
     let mut text = String::new();
-    reader.take(TICKET_FILE_BYTES).read_to_string(&mut text)?;
+    reader.take(TICKET_CHARACTERS as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }

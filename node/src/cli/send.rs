@@ -15,12 +15,7 @@ use ketch::{
     swarm::{Inbound, Keypair, Multiaddr, Node, NodeOptions, TransportKind, multiaddr::Protocol},
     transfer::{self, Event},
     tree::{Source, SourceError},
-    trust::{
-        lifetime::Lifetime,
-        offers::{HeldOffer, OfferRequest, Offers},
-        qr,
-        ticket::Ticket,
-    },
+    trust::{HeldOffer, OfferRequest, Offers, Ticket, offers::Opened, qr},
 };
 use ketch_protocol::message::Counts;
 use tokio::sync::mpsc;
@@ -43,13 +38,12 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
     let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer).await?;
     let addresses = addresses_to_share(node.listen_addresses());
     opened.offer.remember_addresses(node.listen_addresses())?;
-    let ticket = opened.offer.offer().ticket(node.peer(), addresses);
+    let ticket = opened.offer.ticket(node.peer(), addresses);
     announce(&command, &ticket, opened.reopened)?;
 
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Sender, command.json);
-    let request =
-        transfer::OfferRequest { offer: opened.offer, source, layout: command.layout.into() };
+    let request = transfer::OfferRequest { offer: opened.offer, source, layout: command.layout.into() };
     let offering = transfer::offer(&mut inbound, request, &events, &stop);
     let ended = show_while(offering, &mut shown, |event| output.show(&event)).await;
     output.clear();
@@ -86,16 +80,15 @@ pub(super) async fn show_while<T>(
 
 fn open_source(command: &args::Send) -> anyhow::Result<Source> {
     Source::open(&command.paths).map_err(|error| match error {
-        SourceError::SameName { .. } => Usage {
-            message: error.to_string(),
-            hint: Some("send them one after the other, or rename one"),
+        SourceError::Duplicate { .. } => {
+            Usage { message: error.to_string(), hint: Some("send them one after the other, or rename one") }
+                .into()
         }
-        .into(),
         other => other.into(),
     })
 }
 
-fn open_offer(command: &args::Send, state: &StateFolder) -> anyhow::Result<ketch::trust::offers::Opened> {
+fn open_offer(command: &args::Send, state: &StateFolder) -> anyhow::Result<Opened> {
     let request = OfferRequest {
         paths: command.paths.clone(),
         only_for: command.to,
@@ -137,10 +130,8 @@ async fn listen(
         }
         print_line("warning: the ports of this ticket are taken, so it is printed anew with others");
     }
-    let options = NodeOptions {
-        listen_where_possible: default_addresses(command.transport),
-        ..NodeOptions::default()
-    };
+    let options =
+        NodeOptions { listen_where_possible: default_addresses(command.transport), ..NodeOptions::default() };
     let (node, inbound) = Node::start(identity, options).await?;
     anyhow::ensure!(!node.listen_addresses().is_empty(), "no address of this machine can be listened on");
     Ok((node, inbound))
@@ -148,12 +139,7 @@ async fn listen(
 
 /// Any port on every interface, IPv4 and IPv6.
 pub(super) fn default_addresses(transport: Option<TransportKind>) -> Vec<Multiaddr> {
-    let all = [
-        "/ip4/0.0.0.0/udp/0/quic-v1",
-        "/ip4/0.0.0.0/tcp/0",
-        "/ip6/::/udp/0/quic-v1",
-        "/ip6/::/tcp/0",
-    ];
+    let all = ["/ip4/0.0.0.0/udp/0/quic-v1", "/ip4/0.0.0.0/tcp/0", "/ip6/::/udp/0/quic-v1", "/ip6/::/tcp/0"];
     all.iter()
         .filter_map(|address| address.parse().ok())
         .filter(|address| transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted)))
@@ -255,7 +241,8 @@ mod tests {
 
     #[test]
     fn a_reopened_offer_asks_for_its_ports_on_every_interface() {
-        let before = addresses(&["/ip4/127.0.0.1/tcp/7", "/ip4/10.0.0.1/tcp/7", "/ip4/10.0.0.1/udp/8/quic-v1"]);
+        let before =
+            addresses(&["/ip4/127.0.0.1/tcp/7", "/ip4/10.0.0.1/tcp/7", "/ip4/10.0.0.1/udp/8/quic-v1"]);
         let after = addresses(&["/ip4/0.0.0.0/tcp/7", "/ip4/0.0.0.0/udp/8/quic-v1"]);
         assert_eq!(everywhere(&before), after);
         let loopback = addresses(&["/ip4/127.0.0.1/tcp/7"]);

@@ -30,10 +30,7 @@ use super::{
 use crate::{
     swarm::{Connection, Inbound, PeerId, Stream},
     tree::Source,
-    trust::{
-        offers::{AdmitError, HeldOffer},
-        secret::Secret,
-    },
+    trust::{HeldOffer, Secret, offers::AdmitError},
 };
 
 /// Sessions at once, admitted ones and strangers that have said nothing yet.
@@ -66,7 +63,7 @@ pub async fn offer(
     };
     start_counting(&outgoing);
     let offering = Offering {
-        single: request.offer.offer().uses_left() == 1,
+        single: request.offer.uses_left() == 1,
         offer: Arc::new(Mutex::new(request.offer)),
         outgoing,
         admitted: Arc::default(),
@@ -104,7 +101,7 @@ impl Offering {
         inbound: &mut Inbound,
         stop: &CancellationToken,
     ) -> Result<Vec<Counts>, OfferError> {
-        let mut expiry = pin!(expire(lock(&self.offer).offer().expires_s()));
+        let mut expiry = pin!(expire(lock(&self.offer).expires_s()));
         let mut expired = false;
         while !expired || !lock(&self.admitted).is_empty() {
             tokio::select! {
@@ -163,11 +160,11 @@ impl Offering {
         let _ = self.outgoing.events.send(Event::SessionEnded { peer, outcome }).await;
         let Some(counts) = counts else { return fatal.map(|error| Err(OfferError::Session(error))) };
         self.spent.push(counts);
-        let mut offer = lock(&self.offer);
-        if let Err(error) = offer.spend(peer) {
-            return Some(Err(error.into()));
+        match lock(&self.offer).spend(peer) {
+            Ok(0) => Some(Ok(std::mem::take(&mut self.spent))),
+            Ok(_) => None,
+            Err(error) => Some(Err(error.into())),
         }
-        offer.offer().is_spent().then(|| Ok(std::mem::take(&mut self.spent)))
     }
 
     /// Forgets a session; whether it was admitted and not replaced.

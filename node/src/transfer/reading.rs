@@ -7,9 +7,7 @@ use ketch_protocol::{
     limits::BLOCK_BYTES,
     manifest::{Entry, EntryId},
     problem::{Cause, Problem},
-    record::segment::{
-        Span, put_aborted, put_begin, put_block_length, put_digest, put_end,
-    },
+    record::segment::{Span, put_aborted, put_begin, put_block_length, put_digest, put_end},
     session::sender::{Job, Wanted},
 };
 

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     swarm::{Connection, Inbound, Node, Stream, TransportKind},
     tree::{self, Target},
-    trust::ticket::Ticket,
+    trust::Ticket,
 };
 
 /// What to receive, and how.
@@ -74,8 +74,7 @@ async fn open_target(
 ) -> Result<(Target, TargetView, u64), ReceiveError> {
     super::blocking(move || {
         let target = Target::open(&destination, options)?;
-        let unused =
-            target.is_empty().map_err(ReceiveError::LookAtTarget)? && target.unfinished().files == 0;
+        let unused = target.is_empty().map_err(ReceiveError::LookAtTarget)? && target.unfinished().files == 0;
         let view = if unused { TargetView::Empty } else { TargetView::Occupied };
         let free_bytes = target.free_bytes().map_err(ReceiveError::LookAtTarget)?;
         Ok((target, view, free_bytes))

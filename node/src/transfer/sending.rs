@@ -103,7 +103,11 @@ impl Sending {
         }
     }
 
-    pub(super) async fn run(mut self, control: Stream, stop: &CancellationToken) -> Result<Report, SessionError> {
+    pub(super) async fn run(
+        mut self,
+        control: Stream,
+        stop: &CancellationToken,
+    ) -> Result<Report, SessionError> {
         let mut line = Line::new(control);
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -82,8 +82,19 @@ enum Current {
     None,
     /// Of no use; its bytes are passed over.
     Ignored,
-    Whole { id: EntryId, entry: Arc<Entry>, hasher: Hasher, file: Box<NewFile> },
-    Range { id: EntryId, incoming: Arc<Incoming>, span: Span, hasher: Hasher, written: u64 },
+    Whole {
+        id: EntryId,
+        entry: Arc<Entry>,
+        hasher: Hasher,
+        file: Box<NewFile>,
+    },
+    Range {
+        id: EntryId,
+        incoming: Arc<Incoming>,
+        span: Span,
+        hasher: Hasher,
+        written: u64,
+    },
 }
 
 impl Storing {
