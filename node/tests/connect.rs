@@ -362,9 +362,9 @@ async fn a_connection_lives_as_long_as_its_handle() {
         let (here, _inbound) = Node::start(Keypair::generate_ed25519(), options).await.unwrap();
         let (there, mut inbound) = listener(kind).await;
         let connection = connect(&here, &there).await;
-        drop(connection.open_stream().await.unwrap());
-        let (accepted, accepted_stream) = inbound.next().await.unwrap();
-        drop(accepted_stream);
+        let stream = connection.open_stream().await.unwrap();
+        let (accepted, accepted_stream) = timeout(PATIENCE, inbound.next()).await.unwrap().unwrap();
+        drop((stream, accepted_stream));
 
         // Ten pings take far longer than the idle time.
         timeout(PATIENCE, here.ping(&connection, 10)).await.unwrap().unwrap();
