@@ -1,5 +1,7 @@
 //! `ketch ping`.
 
+use std::time::Duration;
+
 use ketch::{
     state::StateFolder,
     swarm::{Multiaddr, Node, NodeOptions, PeerId, PingReport, multiaddr::Protocol},
@@ -14,9 +16,14 @@ use super::{
     output::{print_json, print_result},
 };
 
+/// Time between round trips.
+const INTERVAL: Duration = Duration::from_millis(200);
+
 pub(super) async fn run(command: args::Ping, state: &StateFolder) -> anyhow::Result<Exit> {
     let (peer, address) = split(command.address)?;
-    let (node, _inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
+    // The swarm pings each connection by itself; a person waits for these.
+    let options = NodeOptions { ping_interval: INTERVAL, ..NodeOptions::default() };
+    let (node, _inbound) = Node::start(load_identity(state)?, options).await?;
     let connection = node.dial(peer, vec![address]).await?;
     let report = node.ping(&connection, command.count).await?;
     node.shutdown().await;
