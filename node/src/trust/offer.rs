@@ -107,7 +107,7 @@ impl Offer {
 
     /// Its ticket, as `peer` hands it out.
     pub fn ticket(&self, peer: PeerId, addresses: impl IntoIterator<Item = Multiaddr>) -> Ticket {
-        Ticket::new(peer, addresses, self.secret.clone(), self.expires_s)
+        Ticket::new(peer, addresses, self.secret, self.expires_s)
     }
 
     /// Admits `peer` at the Unix second `now_s` and reserves a use for it, or says why not.
@@ -175,7 +175,6 @@ impl Offer {
 mod tests {
     use super::*;
     use ketch_protocol::message::SECRET_BYTES;
-
 
     const NOW_S: u64 = 1_000;
     const EXPIRES_S: u64 = 2_000;
