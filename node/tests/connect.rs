@@ -194,6 +194,40 @@ async fn a_reset_before_tls_is_named_with_the_step() {
 }
 
 #[tokio::test]
+async fn a_listener_of_another_protocol_is_named_with_the_step() {
+    let acceptor = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = tcp_address(acceptor.local_addr().unwrap().port());
+    let answering = tokio::spawn(async move {
+        let (mut accepted, _) = acceptor.accept().await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut accepted, b"\x04abc\n").await.unwrap();
+        accepted
+    });
+    let error = dial_error(&dialer().await.0, PeerId::random(), address.clone()).await;
+    assert!(
+        error.ends_with(&format!("{address}: tls handshake: what answered is no libp2p peer")),
+        "{error}"
+    );
+    drop(answering.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_dialer_of_another_protocol_disturbs_nobody() {
+    let ((here, _), (there, inbound)) = (dialer().await, listener(TransportKind::Tcp).await);
+    echo(inbound);
+    let port = there.listen_addresses()[0].to_string().rsplit('/').next().unwrap().parse::<u16>().unwrap();
+    let mut stranger = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stranger, &[0xff; 4_096]).await.unwrap();
+
+    let connection = connect(&here, &there).await;
+    round_trip(&connection, b"undisturbed".to_vec()).await.unwrap();
+
+    let mut rest = Vec::new();
+    let ended = tokio::io::AsyncReadExt::read_to_end(&mut stranger, &mut rest);
+    // Whether it ends cleanly or by a reset, the stranger is shown the door at once.
+    drop(timeout(PATIENCE, ended).await.unwrap());
+}
+
+#[tokio::test]
 async fn a_silent_acceptor_is_named_with_the_step() {
     let (_tcp, tcp_address) = silent_tcp();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -362,9 +396,9 @@ async fn a_connection_lives_as_long_as_its_handle() {
         let (here, _inbound) = Node::start(Keypair::generate_ed25519(), options).await.unwrap();
         let (there, mut inbound) = listener(kind).await;
         let connection = connect(&here, &there).await;
-        drop(connection.open_stream().await.unwrap());
-        let (accepted, accepted_stream) = inbound.next().await.unwrap();
-        drop(accepted_stream);
+        let stream = connection.open_stream().await.unwrap();
+        let (accepted, accepted_stream) = timeout(PATIENCE, inbound.next()).await.unwrap().unwrap();
+        drop((stream, accepted_stream));
 
         // Ten pings take far longer than the idle time.
         timeout(PATIENCE, here.ping(&connection, 10)).await.unwrap().unwrap();

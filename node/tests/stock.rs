@@ -1,5 +1,7 @@
 //! A node meets peers built from stock libp2p, in both directions.
 
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test waits for a few of libp2p's many events")]
+
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -102,7 +104,7 @@ async fn meet(stock: &mut Swarm<Stock>, peer: PeerId) -> String {
                 pinged = true;
             }
             SwarmEvent::OutgoingConnectionError { error, .. } => panic!("{error}"),
-            _other => {}
+            _ => {}
         }
         if let (Some(agent), true) = (&agent, pinged) {
             return agent.clone();

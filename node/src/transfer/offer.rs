@@ -30,7 +30,7 @@ use super::{
 use crate::{
     swarm::{Connection, Inbound, PeerId, Stream},
     tree::Source,
-    trust::{HeldOffer, Secret, offers::AdmitError},
+    trust::{HeldOffer, offers::AdmitError},
 };
 
 /// Sessions at once, admitted ones and strangers that have said nothing yet.
@@ -190,8 +190,7 @@ pub(super) struct Judge {
 impl Judge {
     /// Admits the peer, or says why not, for the local user.
     pub(super) fn admit(&self, ask: &Ask) -> Result<(), AdmitError> {
-        let secret = Secret::from_bytes(ask.secret.0);
-        lock(&self.offer).admit(self.peer, &secret, now_s())?;
+        lock(&self.offer).admit(self.peer, &ask.secret, now_s())?;
         let running = (self.number, self.stop.clone());
         if let Some((_, replaced)) = lock(&self.admitted).insert(self.peer, running) {
             replaced.cancel();

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use ketch_protocol::{
     io::StreamKind,
     limits::{HELLO_TIMEOUT_S, VERSION},
-    message::{Ask, Consent, Secret, TargetView},
+    message::{Ask, Consent, TargetView},
 };
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -57,7 +57,7 @@ pub async fn receive(
     let ask = Ask {
         version: VERSION,
         session: super::random_session().map_err(ReceiveError::Random)?,
-        secret: Secret(*request.ticket.secret().as_bytes()),
+        secret: *request.ticket.secret(),
         consent: request.consent,
         target: view,
     };

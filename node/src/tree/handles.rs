@@ -58,7 +58,7 @@ impl<T> Handles<T> {
     }
 
     /// Calls `attempt` again, without kept handles and after a wait, while the process or the system has no
-    /// free descriptor: that is never the fault of the file.
+    /// free descriptor: that is never the fault of the file. Not to be nested, or the waits multiply.
     pub(super) fn with_room<R>(&self, mut attempt: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
         for waited in 0..ROOM_ATTEMPTS {
             match attempt() {

@@ -253,7 +253,8 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Reads at `offset` bytes into `buffer`; fewer bytes than it holds only at the end of the file.
+    /// Reads at `offset` bytes into `buffer`; fewer bytes than it holds only at the end of the file. A buffer
+    /// no longer than what was listed saves the call that finds the end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully_at(&self.file, buffer, offset)
     }

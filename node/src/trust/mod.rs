@@ -8,10 +8,10 @@ pub mod lifetime;
 pub mod offer;
 pub mod offers;
 pub mod qr;
-pub mod secret;
+mod secret;
 pub mod ticket;
 
 pub use lifetime::Lifetime;
 pub use offers::{HeldOffer, OfferRequest, Offers};
-pub use secret::Secret;
+pub use ketch_protocol::message::Secret;
 pub use ticket::Ticket;

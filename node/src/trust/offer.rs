@@ -174,7 +174,8 @@ impl Offer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::secret::SECRET_BYTES;
+    use ketch_protocol::message::SECRET_BYTES;
+
 
     const NOW_S: u64 = 1_000;
     const EXPIRES_S: u64 = 2_000;

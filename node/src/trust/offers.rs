@@ -23,7 +23,7 @@ use ketch_protocol::path::escape;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Lifetime, Secret, Ticket,
+    Lifetime, Secret, Ticket, secret,
     offer::{Offer, Refusal},
 };
 use crate::swarm::{Multiaddr, PeerId};
@@ -170,7 +170,7 @@ impl Offers {
     ) -> Result<HeldOffer, OffersError> {
         let expires_s = request.lifetime.unwrap_or(Lifetime::DEFAULT).expires_s(now_s);
         let uses = request.uses.unwrap_or(DEFAULT_USES);
-        let secret = Secret::random().map_err(OffersError::Random)?;
+        let secret = secret::random().map_err(OffersError::Random)?;
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(OffersError::Random)?;
         let path = self.folder.join(format!("{}.json", HEXLOWER.encode(&id)));
@@ -395,7 +395,7 @@ fn encode(offer: &Offer) -> serde_json::Result<Vec<u8>> {
     let stored = StoredOffer {
         paths: offer.paths.iter().map(|path| encode_path(path)).collect(),
         only_for: offer.only_for.map(|peer| peer.to_string()),
-        secret: offer.secret.to_hex(),
+        secret: secret::to_hex(&offer.secret),
         expires_s: offer.expires_s,
         uses_left: offer.uses_left,
         reserved: offer.reserved.iter().map(PeerId::to_string).collect(),
@@ -425,7 +425,7 @@ fn parse(json: &[u8]) -> Result<Offer, String> {
     Ok(Offer {
         paths: stored.paths.into_iter().map(decode_path).collect(),
         only_for: stored.only_for.as_ref().map(peer).transpose()?,
-        secret: Secret::from_hex(&stored.secret).ok_or("the secret is not 32 hexadecimal digits")?,
+        secret: secret::from_hex(&stored.secret).ok_or("the secret is not 32 hexadecimal digits")?,
         expires_s: stored.expires_s,
         uses_left: stored.uses_left,
         reserved: stored.reserved.iter().map(peer).collect::<Result<_, _>>()?,
@@ -621,7 +621,7 @@ mod tests {
         let place = Place::new();
         let mut held = place.open(&place.request(&["a"]), NOW_S).offer;
         let before = fs::read(&held.path).unwrap();
-        let wrong = Secret::random().unwrap();
+        let wrong = secret::random().unwrap();
         let error = held.admit(PeerId::random(), &wrong, NOW_S).unwrap_err();
         assert!(matches!(error, AdmitError::Refused(Refusal::Secret)), "{error}");
         assert_eq!(fs::read(&held.path).unwrap(), before);

@@ -9,7 +9,7 @@ use std::{fmt, str::FromStr};
 use data_encoding::BASE32_NOPAD;
 use ketch_protocol::path::escape;
 
-use super::secret::{SECRET_BYTES, Secret};
+use ketch_protocol::message::{SECRET_BYTES, Secret};
 use crate::swarm::{Multiaddr, PeerId};
 
 /// Most addresses in a ticket: every interface of a usual machine over both transports; more are left out.

@@ -24,6 +24,8 @@ fn while_swapped(folder: &Path, victim: &Path, act: impl FnOnce()) {
             while !done.load(Ordering::Relaxed) {
                 fs::rename(&real, &aside).unwrap();
                 symlink(victim, &real).unwrap();
+                // On a single core the other side would hardly ever meet the symlink.
+                std::thread::yield_now();
                 fs::remove_file(&real).unwrap();
                 fs::rename(&aside, &real).unwrap();
             }
@@ -77,21 +79,25 @@ fn a_directory_swapped_for_a_symlink_leads_no_read_out() {
     let (folder, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let tree = folder.path().join("t");
     fs::create_dir_all(tree.join("d")).unwrap();
-    fs::write(tree.join("d/file"), "ours").unwrap();
-    fs::write(victim.path().join("file"), "secret").unwrap();
-    fs::write(victim.path().join("theirs"), "secret").unwrap();
+    // Alike in all that is checked, so that only the way to it can tell them apart.
+    for (path, content) in [(tree.join("d/file"), "ours"), (victim.path().join("file"), "hers")] {
+        fs::write(&path, content).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
+    fs::write(victim.path().join("theirs"), "").unwrap();
+    let open = || Source::open(std::slice::from_ref(&tree)).unwrap();
+    let listed: Vec<_> = open().scan().collect();
+    let Some(Found::Entry(file)) = listed.last() else { panic!("{listed:?}") };
     while_swapped(&tree, victim.path(), || {
         for _ in 0..ROUNDS {
-            let source = Source::open(std::slice::from_ref(&tree)).unwrap();
-            for found in source.scan() {
-                let Found::Entry(entry) = found else { continue };
-                assert_ne!(entry.path.leaf(), b"theirs");
-                if let Ok(file) = source.open_file(&entry) {
-                    let mut buffer = [0; 8];
-                    let count = file.read_at(&mut buffer, 0).unwrap();
-                    assert_eq!(&buffer[..count], b"ours");
-                }
+            // Opened anew each round, so that no handle is kept from a good moment.
+            if let Ok(opened) = open().open_file(file) {
+                let mut buffer = [0; 4];
+                opened.read_at(&mut buffer, 0).unwrap();
+                assert_eq!(&buffer, b"ours");
             }
+            let leads_out = |found| matches!(found, Found::Entry(entry) if entry.path.leaf() == b"theirs");
+            assert!(!open().scan().any(leads_out));
         }
     });
 }

@@ -304,7 +304,7 @@ fn an_unwritable_directory_of_someone_else_is_the_problem_of_its_files() {
         |folder| {
             let root = folder.join("t");
             mount_tmpfs(&root.join("d"), "size=1m");
-            let status = Command::new("mount").args(["-o", "remount,ro"]).arg(root.join("d")).status();
+            let status = Command::new("mount").args(["-o", "remount,bind,ro"]).arg(root.join("d")).status();
             assert!(status.unwrap().success());
             let target = open(&root, CAREFUL);
             assert_eq!(target.plan(&directory("d")).unwrap(), Plan::Kept);

@@ -68,9 +68,12 @@ pub enum SetupCause {
     /// The deadline passed.
     #[error("no answer within {} s", .0.as_secs_f32())]
     Silence(Duration),
-    /// The peer speaks another protocol than the one this step needs.
+    /// The peer declined the protocol that this step needs.
     #[error("the peer does not speak it")]
     NotSpoken,
+    /// What answered is no libp2p peer.
+    #[error("what answered is no libp2p peer")]
+    Foreign,
     /// The socket or the peer failed.
     #[error("{}", describe(.0))]
     Failed(io::Error),
@@ -78,10 +81,11 @@ pub enum SetupCause {
 
 impl SetupCause {
     pub(crate) fn from_io(error: io::Error) -> Self {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<NegotiationError>());
-        match inner {
-            Some(NegotiationError::Failed) => Self::NotSpoken,
-            Some(NegotiationError::ProtocolError(_)) | None => Self::Failed(error),
+        match error.get_ref() {
+            Some(inner) if matches!(inner.downcast_ref(), Some(NegotiationError::Failed)) => Self::NotSpoken,
+            // The negotiation says no more of bytes that are none of its own; errors of TLS carry a text.
+            None if error.kind() == io::ErrorKind::InvalidData => Self::Foreign,
+            Some(_) | None => Self::Failed(error),
         }
     }
 }

@@ -28,30 +28,39 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// The secret of a ticket. It is never printed.
+/// Length of a secret, in bytes: 128 bits cannot be guessed, and every byte more makes a ticket longer.
+pub const SECRET_BYTES: usize = 16;
+
+/// The one-time password of a ticket: it admits whoever shows it. Comparing takes the same time whatever
+/// differs, and it is never printed.
 #[derive(Clone, Copy)]
-pub struct Secret(pub [u8; 16]);
+pub struct Secret([u8; SECRET_BYTES]);
 
 impl Secret {
-    /// Compares without telling by its duration where the two differ.
-    pub fn matches(&self, other: &Self) -> bool {
-        constant_time_eq::constant_time_eq_16(&self.0, &other.0)
+    /// One that came in an ask or out of a ticket.
+    pub fn from_bytes(bytes: [u8; SECRET_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for the ask to the pinned peer.
+    pub fn as_bytes(&self) -> &[u8; SECRET_BYTES] {
+        &self.0
     }
 }
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        constant_time_eq::constant_time_eq_n(&self.0, &other.0)
+    }
+}
+
+impl Eq for Secret {}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }
 }
-
-impl PartialEq for Secret {
-    fn eq(&self, other: &Self) -> bool {
-        self.matches(other)
-    }
-}
-
-impl Eq for Secret {}
 
 /// One control message.
 #[derive(Debug, Clone, PartialEq, Eq)]

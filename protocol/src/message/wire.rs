@@ -253,7 +253,7 @@ impl From<&Ask> for WireAsk {
         Self {
             version: ask.version,
             session: ask.session.0.to_vec(),
-            secret: ask.secret.0.to_vec(),
+            secret: ask.secret.as_bytes().to_vec(),
             consent_pending: ask.consent == Consent::Pending,
             target_occupied: ask.target == TargetView::Occupied,
         }
@@ -267,7 +267,7 @@ impl TryFrom<WireAsk> for Ask {
         Ok(Self {
             version: ask.version,
             session: SessionId(ask.session.try_into().map_err(|_| MessageError::Field("session id"))?),
-            secret: Secret(ask.secret.try_into().map_err(|_| MessageError::Field("secret"))?),
+            secret: Secret::from_bytes(ask.secret.try_into().map_err(|_| MessageError::Field("secret"))?),
             consent: if ask.consent_pending { Consent::Pending } else { Consent::Given },
             target: if ask.target_occupied { TargetView::Occupied } else { TargetView::Empty },
         })

@@ -133,7 +133,7 @@ fn content_that_overtakes_its_manifest_waits_for_it() {
 #[test]
 fn a_wrong_secret_gets_nothing() {
     let mut world = World::fresh(small_files(1));
-    world.source.secret = Secret([8; 16]);
+    world.source.secret = Secret::from_bytes([8; 16]);
     world.run();
     let (Ending::Failed(sender), Ending::Failed(receiver)) = world.endings() else {
         panic!("{:?}", world.endings());

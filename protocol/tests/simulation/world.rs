@@ -32,7 +32,7 @@ pub(crate) struct World {
 }
 
 pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
-    Ask { version: VERSION, session: SessionId([5; 16]), secret: Secret([7; 16]), consent, target }
+    Ask { version: VERSION, session: SessionId([5; 16]), secret: Secret::from_bytes([7; 16]), consent, target }
 }
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
         Self {
             now: Duration::ZERO,
             link: Link::new(LATENCY),
-            source: Source::new(tree, Secret([7; 16])),
+            source: Source::new(tree, Secret::from_bytes([7; 16])),
             target,
             next_tick: TICK,
             first_actions,

@@ -1,5 +1,5 @@
 //! What differs between platforms, in one place: opening beneath a handle, files without a name, renaming
-//! onto a free name, telling file systems apart, and syncing one. [`portable`] needs no more than POSIX.
+//! onto a free name, telling file systems apart, and syncing one. The portable way needs no more than POSIX.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 

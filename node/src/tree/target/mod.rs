@@ -268,7 +268,7 @@ impl Shared {
             return Ok(Arc::clone(private));
         }
         let top = self.top_of_file_system(Arc::clone(directory), path.unwrap_or_default())?;
-        let private = Arc::new(Private::open(top)?);
+        let private = Arc::new(self.handles.with_room(|| Private::open(Arc::clone(&top)))?);
         private.sweep(SystemTime::now());
         // Another thread may have been faster; its folder is the same one on disk.
         Ok(Arc::clone(self.privates().entry(directory.file_system).or_insert(private)))

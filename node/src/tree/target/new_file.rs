@@ -1,6 +1,11 @@
 //! A small file on its way to its name.
 
-use std::{fs::File, io::Write as _, os::fd::AsFd as _, sync::Arc};
+use std::{
+    fs::File,
+    io::Write as _,
+    os::fd::{AsFd as _, OwnedFd},
+    sync::Arc,
+};
 
 use ketch_protocol::manifest::Entry;
 use rustix::{fs::fsync, io::Errno};
@@ -27,25 +32,27 @@ pub struct NewFile {
 impl Target {
     /// Begins a file of at most [`ketch_protocol::limits::WHOLE_BYTES`].
     pub fn create(&self, entry: &Entry) -> Result<NewFile, Trouble> {
-        let begun = self.0.handles.with_room(|| self.begin(entry));
-        begun.map_err(|error| write_trouble(&entry.path, "making the file", error))
+        self.begin(entry).map_err(|error| write_trouble(&entry.path, "making the file", error))
     }
 
     fn begin(&self, entry: &Entry) -> Result<NewFile, Errno> {
         let directory = self.0.directory_above(&entry.path)?;
         let private = self.0.private(&directory, entry.path.parent())?;
-        let nameless =
-            if private.nameless { platform::make_nameless(directory.handle.as_fd())? } else { None };
-        let (file, temporary) = match nameless {
-            Some(file) => (file, None),
-            None => {
-                let (file, temporary) = Temporary::file(Arc::clone(&private))?;
-                (file, Some(temporary))
-            }
-        };
+        let (file, temporary) = self.0.handles.with_room(|| make_file(&directory, &private))?;
         let (target, entry, file) = (Arc::clone(&self.0), entry.clone(), file.into());
         Ok(NewFile { target, entry, directory, private, file, temporary })
     }
+}
+
+/// A file without a name, or a temporary where that can't be had.
+fn make_file(directory: &Directory, private: &Arc<Private>) -> Result<(OwnedFd, Option<Temporary>), Errno> {
+    if private.nameless
+        && let Some(file) = platform::make_nameless(directory.handle.as_fd())?
+    {
+        return Ok((file, None));
+    }
+    let (file, temporary) = Temporary::file(Arc::clone(private))?;
+    Ok((file, Some(temporary)))
 }
 
 impl NewFile {
@@ -54,7 +61,10 @@ impl NewFile {
         self.file.write_all(bytes).map_err(|error| write_trouble(&self.entry.path, "writing", errno(&error)))
     }
 
-    /// Gives the file its mode, its time and then its name.
+    /// Gives the file its mode, its time and then its name. After a problem of [`Cause::Metadata`] it is
+    /// stored, with the time of writing or for its owner only; after any other nothing is.
+    ///
+    /// [`Cause::Metadata`]: ketch_protocol::problem::Cause::Metadata
     pub fn commit(self) -> Result<(), Trouble> {
         let path = self.entry.path.clone();
         let described = metadata::apply(&self.file, self.entry.mode, self.entry.mtime);

@@ -96,7 +96,8 @@ impl Target {
             let detail = "another receiver is writing the same file here";
             return Err(Trouble::problem(&entry.path, Cause::Unwritable, detail));
         };
-        // To its length at once: a disk that can't hold it says so before anything is written.
+        // To its length at once, without taking space: one that the file system can't have is refused before
+        // anything is written.
         ftruncate(&file, entry.size()).map_err(trouble)?;
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let record = self
@@ -150,7 +151,9 @@ impl Partial {
         forgotten.map_err(|error| self.trouble("recording a range", errno(&error)))
     }
 
-    /// Gives the file its mode, its time and then its name, once every range is finished.
+    /// Gives the file its mode, its time and then its name, once every range is finished; problems as in
+    /// [`NewFile::commit`](super::NewFile::commit), and after any other than one of metadata it is kept as it
+    /// is.
     pub fn commit(&self) -> Result<(), Trouble> {
         let (finished, all) = (self.ranges().count(), range_count(self.entry.size()));
         if finished != all {

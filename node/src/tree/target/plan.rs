@@ -83,25 +83,19 @@ impl Target {
 
     fn plan_directory(&self, entry: &Entry, above: &Arc<Directory>) -> Result<Plan, Trouble> {
         let leaf = entry.path.leaf();
-        let make = || mkdirat(&above.handle, leaf, Mode::RWXU);
         let trouble = |error| write_trouble(&entry.path, "making the directory", error);
-        let plan = match make() {
-            Ok(()) => Plan::Made,
-            Err(Errno::EXIST) => match self.stored(entry, above)? {
-                Some(stat) if kind(&stat) == FileType::Directory => {
-                    open_for_owner(above, leaf, &stat).map_err(trouble)?;
-                    Plan::Kept
-                }
-                Some(_) if !self.0.options.overwrite => return Err(different(entry)),
-                Some(_) | None => {
-                    match unlinkat(&above.handle, leaf, AtFlags::empty()) {
-                        Ok(()) | Err(Errno::NOENT) => make().map_err(trouble)?,
-                        Err(error) => return Err(trouble(error)),
-                    }
-                    Plan::Made
-                }
-            },
-            Err(error) => return Err(trouble(error)),
+        let make = || mkdirat(&above.handle, leaf, Mode::RWXU).map_err(trouble);
+        let plan = match self.stored(entry, above)? {
+            None => make().map(|()| Plan::Made)?,
+            Some(stat) if kind(&stat) == FileType::Directory => {
+                open_for_owner(above, leaf, &stat).map_err(trouble)?;
+                Plan::Kept
+            }
+            Some(stat) => {
+                self.check_replaceable(entry, &stat)?;
+                unlinkat(&above.handle, leaf, AtFlags::empty()).map_err(trouble)?;
+                make().map(|()| Plan::Made)?
+            }
         };
         self.0.planned().directories.push(&entry.path, entry.mode, entry.mtime);
         Ok(plan)
@@ -110,26 +104,18 @@ impl Target {
     fn plan_link(&self, entry: &Entry, target: &[u8], above: &Arc<Directory>) -> Result<Plan, Trouble> {
         let leaf = entry.path.leaf();
         let trouble = |error| write_trouble(&entry.path, "making the symlink", error);
-        let plan = match symlinkat(target, &above.handle, leaf) {
-            Ok(()) => Plan::Made,
-            Err(Errno::EXIST) => match self.stored(entry, above)? {
-                Some(stat) if kind(&stat) == FileType::Symlink && holds(above, leaf, target) => Plan::Kept,
-                Some(stat) if kind(&stat) == FileType::Directory => {
-                    return Err(directory_in_the_way(&entry.path));
-                }
-                Some(_) if !self.0.options.overwrite => return Err(different(entry)),
-                Some(_) | None => {
-                    self.replace_by_link(entry, target, above).map_err(trouble)?;
-                    Plan::Made
-                }
-            },
-            Err(error) => return Err(trouble(error)),
+        let plan = match self.stored(entry, above)? {
+            None => symlinkat(target, &above.handle, leaf).map(|()| Plan::Made).map_err(trouble)?,
+            Some(stat) if kind(&stat) == FileType::Symlink && holds(above, leaf, target) => Plan::Kept,
+            Some(stat) => {
+                self.check_replaceable(entry, &stat)?;
+                self.replace_by_link(entry, target, above).map(|()| Plan::Made).map_err(trouble)?
+            }
         };
-        if plan == Plan::Kept && !self.0.options.overwrite {
-            return Ok(plan);
+        if plan == Plan::Made || self.0.options.overwrite {
+            let dated = metadata::apply_to_link(&above.handle, leaf, entry);
+            dated.map_err(|error| metadata_trouble(&entry.path, error))?;
         }
-        let dated = metadata::apply_to_link(&above.handle, leaf, entry);
-        dated.map_err(|error| metadata_trouble(&entry.path, error))?;
         Ok(plan)
     }
 
