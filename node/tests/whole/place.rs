@@ -89,7 +89,11 @@ impl Place {
         let mut arguments = Arguments::default();
         arguments.0.extend(["receive", ticket].map(Into::into));
         arguments.0.push(self.target().into());
-        arguments.0.extend(["--json", "--yes", "--durability", "none"].map(Into::into));
+        arguments.0.extend(["--json", "--yes"].map(Into::into));
+        if !options.contains(&"--durability") {
+            // A sync of a busy disk proves nothing here and takes seconds.
+            arguments.0.extend(["--durability", "none"].map(Into::into));
+        }
         arguments.0.extend(options.iter().map(Into::into));
         arguments
     }
