@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use futures::AsyncWriteExt as _;
+use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use ketch_protocol::{
     io::{NoMessage, StreamKind, pump_out},
     limits::{BATCH_ENTRIES, FILE_STREAMS},
@@ -294,7 +294,7 @@ impl Carrier {
         let mut stream = self.open().await?;
         let reading = self.reading(piece);
         pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::Piece)).await?;
-        Ok(stream.close().await?)
+        end(stream).await
     }
 
     /// Sends each piece on a stream of its own.
@@ -303,7 +303,7 @@ impl Carrier {
             let mut stream = self.open().await?;
             let reading = self.reading(piece);
             pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::End)).await?;
-            stream.close().await?;
+            end(stream).await?;
         }
         Ok(())
     }
@@ -347,6 +347,16 @@ impl Carrier {
         }
         self.moved_bytes.fetch_add(block.len() as u64, Ordering::Relaxed);
         Ok(Some(block))
+    }
+}
+
+/// Ends a stream and waits for the receiver to end its side, which says that it took everything. A stream
+/// dropped before that is reset, and one that is short may be gone before its negotiation was answered.
+async fn end(mut stream: Stream) -> Result<(), Broken> {
+    stream.close().await?;
+    match stream.read(&mut [0]).await? {
+        0 => Ok(()),
+        _ => Err(Broken("the receiver spoke on a data stream".into())),
     }
 }
 

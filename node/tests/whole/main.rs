@@ -1,0 +1,8 @@
+//! Whole nodes: `ketch` as processes of their own, and peers that keep to no rule.
+
+mod deliver;
+mod hostile_sender;
+mod peer;
+mod place;
+mod process;
+mod wire;
