@@ -14,7 +14,7 @@ use ketch::{
     state::StateFolder,
     swarm::{
         Inbound, Keypair, Multiaddr, Node, NodeOptions, TransportKind,
-        address::{is_loopback, on_every_interface},
+        address::{is_link_local, is_loopback, on_every_interface},
     },
     transfer::{self, Event},
     tree::{Source, SourceError},
@@ -161,10 +161,11 @@ fn everywhere(addresses: &[Multiaddr]) -> Vec<Multiaddr> {
     all
 }
 
-/// Addresses worth a place in a ticket: without the loopback, unless there is nothing else.
+/// Addresses worth a place in a ticket: what another machine can dial, and if there is none what this one can.
 fn addresses_to_share(addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
-    let (loopback, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_loopback);
-    if others.is_empty() { loopback } else { others }
+    let is_near = |address: &Multiaddr| is_loopback(address) || is_link_local(address);
+    let (near, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_near);
+    if others.is_empty() { near } else { others }
 }
 
 fn announce(command: &args::Send, ticket: &Ticket, reopened: bool) -> anyhow::Result<()> {
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_ticket_has_the_loopback_only_when_there_is_nothing_else() {
-        let both = addresses(&["/ip4/127.0.0.1/tcp/1", "/ip4/10.0.0.1/tcp/1", "/ip6/::1/tcp/1"]);
+        let both = addresses(&["/ip4/127.0.0.1/tcp/1", "/ip4/10.0.0.1/tcp/1", "/ip6/fe80::1/tcp/1"]);
         assert_eq!(addresses_to_share(both), addresses(&["/ip4/10.0.0.1/tcp/1"]));
         let alone = addresses(&["/ip4/127.0.0.1/tcp/1"]);
         assert_eq!(addresses_to_share(alone.clone()), alone);

@@ -44,6 +44,14 @@ pub fn is_loopback(address: &Multiaddr) -> bool {
     })
 }
 
+/// Whether it means something on one network segment only, and there only with a zone (RFC 4291, 2.5.6).
+pub fn is_link_local(address: &Multiaddr) -> bool {
+    address.iter().any(|part| {
+        matches!(part, Protocol::Ip4(ip) if ip.is_link_local())
+            || matches!(part, Protocol::Ip6(ip) if ip.is_unicast_link_local())
+    })
+}
+
 /// The PeerId at the end of an address and the address before it; `None` where there is no such end.
 pub fn split_peer(mut address: Multiaddr) -> Option<(PeerId, Multiaddr)> {
     let last = address.pop()?;
@@ -71,6 +79,13 @@ mod tests {
         let loopback = ["/ip4/127.0.0.1/tcp/1", "/ip6/::1/tcp/1", "/ip4/10.0.0.1/tcp/1"]
             .map(|text| is_loopback(&address(text)));
         assert_eq!(loopback, [true, true, false]);
+    }
+
+    #[test]
+    fn what_means_something_on_one_segment_only_is_known() {
+        let local = ["/ip6/fe80::1/tcp/1", "/ip4/169.254.0.1/tcp/1", "/ip6/fd00::1/tcp/1"]
+            .map(|text| is_link_local(&address(text)));
+        assert_eq!(local, [true, true, false]);
     }
 
     #[test]

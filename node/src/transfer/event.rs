@@ -106,9 +106,9 @@ pub struct Report {
     pub moved_bytes: u64,
     /// Bytes that an earlier session had left.
     pub resumed_bytes: u64,
-    /// From the first hello until every file had its final name.
+    /// From the first hello, or from a person's consent, until every file had its final name.
     pub ready: Duration,
-    /// From the first hello until everything was as durable as asked; the sender takes the word of the
+    /// From then until everything was as durable as asked; the sender takes the word of the
     /// receiver for it.
     pub durable: Duration,
 }

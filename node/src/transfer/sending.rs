@@ -12,7 +12,7 @@ use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use ketch_protocol::{
     io::{NoMessage, StreamKind, pump_out},
     limits::{BATCH_ENTRIES, FILE_STREAMS},
-    message::{Ask, SessionId, Totals},
+    message::{Ask, Message, SessionId, Totals},
     problem::Reason,
     session::{
         Ending, SessionError, Stop, TICK,
@@ -68,6 +68,8 @@ pub(super) struct Sending {
     listed: Totals,
     moved_bytes: Arc<AtomicU64>,
     began: Instant,
+    /// From when the report counts: the beginning, or the receiver's consent.
+    started: Instant,
     progressed: Instant,
     /// When and how a data stream broke.
     broken: Option<(Instant, String)>,
@@ -98,6 +100,7 @@ impl Sending {
             listed: Totals::default(),
             moved_bytes: Arc::default(),
             began,
+            started: began,
             progressed: began,
             broken: None,
         }
@@ -119,7 +122,12 @@ impl Sending {
             let may_list = self.sender.room() >= BATCH_ENTRIES as u64 && !line.is_full();
             let input = tokio::select! {
                 message = line.next() => match message {
-                    Ok(message) => Input::Message(message),
+                    Ok(message) => {
+                        if message == Message::Accept {
+                            self.started = Instant::now();
+                        }
+                        Input::Message(message)
+                    }
                     Err(NoMessage::Lost(detail)) => Input::Lost(detail),
                     Err(NoMessage::Violation(violation)) => Input::Violation(violation),
                 },
@@ -246,7 +254,7 @@ impl Sending {
     }
 
     fn conclude(self, ending: Ending) -> Result<Report, SessionError> {
-        let elapsed = self.began.elapsed();
+        let elapsed = self.started.elapsed();
         match ending {
             Ending::Complete(counts) => Ok(Report {
                 counts,

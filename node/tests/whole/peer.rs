@@ -23,7 +23,8 @@ use crate::{
 
 /// A node of the test's own.
 pub(crate) async fn node(listen: Option<TransportKind>) -> (Node, Inbound) {
-    let listen: Vec<Multiaddr> = listen.map(|kind| listen_address(kind).parse().unwrap()).into_iter().collect();
+    let listen: Vec<Multiaddr> =
+        listen.map(|kind| listen_address(kind).parse().unwrap()).into_iter().collect();
     let options = NodeOptions { listen, ..NodeOptions::default() };
     Node::start(Keypair::generate_ed25519(), options).await.unwrap()
 }
