@@ -297,8 +297,8 @@ impl Receiving {
         let durable = self.started.elapsed();
         match ending {
             Ending::Complete(counts) => {
-                let Progress { moved_bytes, resumed_bytes, .. } = self.store.moved();
-                Ok(Report { counts, moved_bytes, resumed_bytes, ready: self.ready, durable })
+                let Progress { moved_bytes, found_bytes, .. } = self.store.moved();
+                Ok(Report { counts, moved_bytes, found_bytes, ready: self.ready, durable })
             }
             Ending::Failed(error) => {
                 let store = self.store;

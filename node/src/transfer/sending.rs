@@ -66,13 +66,20 @@ pub(super) struct Sending {
     listing: Option<mpsc::Receiver<Listed>>,
     list_complete: bool,
     listed: Totals,
-    moved_bytes: Arc<AtomicU64>,
+    moved: Arc<Moved>,
     began: Instant,
     /// From when the report counts: the beginning, or the receiver's consent.
     started: Instant,
     progressed: Instant,
     /// When and how a data stream broke.
     broken: Option<(Instant, String)>,
+}
+
+/// Bytes that the data streams of a session have read.
+#[derive(Debug, Default)]
+struct Moved {
+    content: AtomicU64,
+    digest: AtomicU64,
 }
 
 /// A data stream that can take nothing more.
@@ -98,7 +105,7 @@ impl Sending {
             listing: None,
             list_complete: false,
             listed: Totals::default(),
-            moved_bytes: Arc::default(),
+            moved: Arc::default(),
             began,
             started: began,
             progressed: began,
@@ -214,7 +221,7 @@ impl Sending {
                 session,
                 queue: Arc::clone(&self.queue),
                 source: self.outgoing.source.clone(),
-                moved_bytes: Arc::clone(&self.moved_bytes),
+                moved: Arc::clone(&self.moved),
             };
             match self.outgoing.layout {
                 Layout::Bundle => self.streams.spawn(carrier.bundle()),
@@ -236,8 +243,8 @@ impl Sending {
                 listed: self.listed,
                 list_complete: self.list_complete,
                 counts: self.sender.counts(),
-                moved_bytes: self.moved_bytes.load(Ordering::Relaxed),
-                resumed_bytes: 0,
+                moved_bytes: self.moved.content.load(Ordering::Relaxed),
+                found_bytes: self.moved.digest.load(Ordering::Relaxed),
             };
             // A consumer that is behind misses a picture, not a fact.
             let _ = self.outgoing.events.try_send(Event::Progress(progress));
@@ -258,8 +265,8 @@ impl Sending {
         match ending {
             Ending::Complete(counts) => Ok(Report {
                 counts,
-                moved_bytes: self.moved_bytes.load(Ordering::Relaxed),
-                resumed_bytes: 0,
+                moved_bytes: self.moved.content.load(Ordering::Relaxed),
+                found_bytes: self.moved.digest.load(Ordering::Relaxed),
                 ready: elapsed,
                 durable: elapsed,
             }),
@@ -292,7 +299,7 @@ struct Carrier {
     session: SessionId,
     queue: Arc<Queue>,
     source: Source,
-    moved_bytes: Arc<AtomicU64>,
+    moved: Arc<Moved>,
 }
 
 impl Carrier {
@@ -347,13 +354,15 @@ impl Carrier {
                 }
             }
             let reading = Arc::clone(&reading);
-            block = super::blocking(move || {
-                lock(&reading).fill(&mut block);
-                block
+            let read;
+            (block, read) = super::blocking(move || {
+                let read = lock(&reading).fill(&mut block);
+                (block, read)
             })
             .await;
+            self.moved.content.fetch_add(read.content, Ordering::Relaxed);
+            self.moved.digest.fetch_add(read.digest, Ordering::Relaxed);
         }
-        self.moved_bytes.fetch_add(block.len() as u64, Ordering::Relaxed);
         Ok(Some(block))
     }
 }
