@@ -11,7 +11,7 @@ pub mod qr;
 mod secret;
 pub mod ticket;
 
+pub use ketch_protocol::message::Secret;
 pub use lifetime::Lifetime;
 pub use offers::{HeldOffer, OfferRequest, Offers};
-pub use ketch_protocol::message::Secret;
 pub use ticket::Ticket;

@@ -176,7 +176,6 @@ mod tests {
     use super::*;
     use ketch_protocol::message::SECRET_BYTES;
 
-
     const NOW_S: u64 = 1_000;
     const EXPIRES_S: u64 = 2_000;
 

@@ -23,8 +23,9 @@ use ketch_protocol::path::escape;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Lifetime, Secret, Ticket, secret,
+    Lifetime, Secret, Ticket,
     offer::{Offer, Refusal},
+    secret,
 };
 use crate::swarm::{Multiaddr, PeerId};
 

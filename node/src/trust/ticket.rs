@@ -9,8 +9,8 @@ use std::{fmt, str::FromStr};
 use data_encoding::BASE32_NOPAD;
 use ketch_protocol::path::escape;
 
-use ketch_protocol::message::{SECRET_BYTES, Secret};
 use crate::swarm::{Multiaddr, PeerId};
+use ketch_protocol::message::{SECRET_BYTES, Secret};
 
 /// Most addresses in a ticket: every interface of a usual machine over both transports; more are left out.
 pub const TICKET_ADDRESSES: usize = 16;

@@ -216,7 +216,9 @@ async fn a_thousand_streams_of_one_peer_keep_nobody_out() {
             held_by.push(receiver);
             // Each of these streams may keep its place for as long as a hello may take.
             let limit = Duration::from_secs(HELLO_TIMEOUT_S) / 2;
-            timeout(limit, offered.still_serves()).await.expect("an honest receiver should be served at once");
+            timeout(limit, offered.still_serves())
+                .await
+                .expect("an honest receiver should be served at once");
         }
     }
 }

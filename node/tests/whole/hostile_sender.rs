@@ -103,9 +103,8 @@ async fn is_content_violation(case: &str, size: u64, bytes: &[u8], words: &str) 
 #[tokio::test]
 async fn no_path_leads_out_of_the_target() {
     let long = [b'x'; 256];
-    let paths: [&[u8]; 12] = [
-        b"../x", b"..", b"a/../../x", b"/abs", b"a//b", b"a\0b", b"a/.", b".", b"./a", b"a/", b"", &long,
-    ];
+    let paths: [&[u8]; 12] =
+        [b"../x", b"..", b"a/../../x", b"/abs", b"a//b", b"a\0b", b"a/.", b".", b"./a", b"a/", b"", &long];
     join_all(paths.map(|path| async move {
         let shown = String::from_utf8_lossy(path).into_owned();
         let entries = [directory(b"a"), file(path, 1)];
@@ -216,11 +215,13 @@ async fn content_that_lies_about_its_length_is_refused() {
     let range = begin(0, RANGE_BYTES, 4);
     is_content_violation("a range of a small file", 4, &range, "it named a part of entry").await;
     let beyond = begin(0, 64 * RANGE_BYTES, RANGE_BYTES);
-    is_content_violation("a range beyond the end", WHOLE_BYTES + 1, &beyond, "it named a part of entry").await;
+    is_content_violation("a range beyond the end", WHOLE_BYTES + 1, &beyond, "it named a part of entry")
+        .await;
     let odd = begin(0, 5, 4);
     is_content_violation("no span at all", 4, &odd, "a segment of 4 bytes at offset 5").await;
     is_content_violation("garbage", 4, &[0x77; 64], "a segment has an unknown tag").await;
-    is_content_violation("an endless number", 4, &[&[1][..], &[0xff; 12]].concat(), "a segment has a number").await;
+    is_content_violation("an endless number", 4, &[&[1][..], &[0xff; 12]].concat(), "a segment has a number")
+        .await;
 }
 
 #[tokio::test]
@@ -332,7 +333,12 @@ async fn another_version_is_named() {
     let guarded = Guarded::new();
     let mut sender = PlayedSender::meet(&guarded.0, Quic, &[]).await;
     sender.control.say(&Message::Offer(Offer { version: 2, estimate: None })).await;
-    assert_named("version", &sender.refused(Reason::Version).await, 1, "version 2 was offered, version 1 is spoken here");
+    assert_named(
+        "version",
+        &sender.refused(Reason::Version).await,
+        1,
+        "version 2 was offered, version 1 is spoken here",
+    );
     guarded.assert_visible(&[]);
 }
 

@@ -40,11 +40,7 @@ pub(crate) fn ketch(state: &Path, arguments: &[&dyn AsRef<OsStr>]) -> Command {
 }
 
 /// Arguments and surroundings of `ketch` for a command that ends in its name.
-pub(crate) fn with_arguments(
-    mut command: Command,
-    state: &Path,
-    arguments: &[&dyn AsRef<OsStr>],
-) -> Command {
+pub(crate) fn with_arguments(mut command: Command, state: &Path, arguments: &[&dyn AsRef<OsStr>]) -> Command {
     command.arg("--state").arg(state).args(arguments.iter().map(|argument| argument.as_ref()));
     command.env_remove("KETCH_STATE").env_remove("KETCH_LOG");
     command
@@ -149,8 +145,11 @@ impl Ended {
     /// The paths of its problems, each with the cause.
     pub(crate) fn problems(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let mut problems: Vec<_> =
-            self.events("problem").iter().map(|event| (text(&event["path"]), text(&event["cause"]))).collect();
+        let mut problems: Vec<_> = self
+            .events("problem")
+            .iter()
+            .map(|event| (text(&event["path"]), text(&event["cause"])))
+            .collect();
         problems.sort();
         problems
     }
