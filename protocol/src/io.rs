@@ -18,6 +18,10 @@ use crate::{
 /// Bytes asked for in one read of the control stream.
 const READ_BYTES: usize = 16 * 1024;
 
+/// Bytes of the first block read from a stream. A block that was filled doubles the next, so that a stream
+/// of one small file costs little memory.
+const FIRST_BLOCK_BYTES: usize = 16 * 1024;
+
 /// What a stream is for; its first bytes say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamKind {
@@ -139,7 +143,7 @@ pub async fn read_block(
     outcome
 }
 
-/// Moves blocks from a stream to `take` until the stream ends, reading the next one while the last is taken.
+/// Moves blocks of at most `block_bytes` from a stream to `take` until the stream ends, reading the next one while the last is taken.
 /// `take` gives its block back to be filled again. Ends early with the error of either side.
 pub async fn pump_in<E: From<io::Error>, F: Future<Output = Result<Vec<u8>, E>>>(
     stream: &mut (impl AsyncRead + Unpin),
@@ -148,9 +152,13 @@ pub async fn pump_in<E: From<io::Error>, F: Future<Output = Result<Vec<u8>, E>>>
 ) -> Result<(), E> {
     let mut current = Vec::new();
     let mut spare = Vec::new();
-    read_block(stream, &mut current, block_bytes).await?;
+    let mut asked = FIRST_BLOCK_BYTES.min(block_bytes);
+    read_block(stream, &mut current, asked).await?;
     while !current.is_empty() {
-        let (read, taken) = join(read_block(stream, &mut spare, block_bytes), take(current)).await;
+        if current.len() == asked {
+            asked = (2 * asked).min(block_bytes);
+        }
+        let (read, taken) = join(read_block(stream, &mut spare, asked), take(current)).await;
         current = taken?;
         read?;
         std::mem::swap(&mut current, &mut spare);

@@ -83,7 +83,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     (any::<[u8; 16]>(), any::<bool>(), any::<bool>()).prop_map(|(bytes, pending, occupied)| Ask {
         version: VERSION,
         session: SessionId(bytes),
-        secret: Secret(bytes),
+        secret: Secret::from_bytes(bytes),
         consent: if pending { Consent::Pending } else { Consent::Given },
         target: if occupied { TargetView::Occupied } else { TargetView::Empty },
     })

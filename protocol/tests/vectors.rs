@@ -63,7 +63,7 @@ fn the_ask() -> Ask {
     Ask {
         version: VERSION,
         session: SessionId(ascending(0x10)),
-        secret: Secret(ascending(0xa0)),
+        secret: Secret::from_bytes(ascending(0xa0)),
         consent: Consent::Pending,
         target: TargetView::Occupied,
     }

@@ -14,7 +14,7 @@ included. Peak memory is the largest resident set of each end's process (rsync a
 process of that end).
 """
 
-import argparse, csv, json, os, pathlib, random, resource, shutil, signal, statistics, subprocess, sys, tempfile, threading, time
+import argparse, csv, json, os, pathlib, random, shutil, signal, statistics, subprocess, sys, tempfile, threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 KETCH = ROOT / "target/release/ketch"
@@ -61,12 +61,33 @@ class Target:
 LARGE_INODES = False
 
 
+class Peak:
+    """The largest resident set of a process, sampled until it ends. `ru_maxrss` will not do: it begins with
+    the resident set of whoever started the process."""
+
+    def __init__(self, pid):
+        self.kib, self.pid = 0, pid
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def watch(self):
+        try:
+            while True:
+                status = open(f"/proc/{self.pid}/status").read()
+                if "VmHWM" not in status:
+                    return
+                self.kib = max(self.kib, int(status.split("VmHWM:")[1].split()[0]))
+                time.sleep(0.01)
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+
+
 class Server:
     """A process that is ended with its group."""
 
     def __init__(self, command, stdout=subprocess.DEVNULL, env=None):
         self.process = subprocess.Popen([str(part) for part in command], stdout=stdout, stderr=subprocess.DEVNULL, start_new_session=True, text=True, env=env)
         self.usage = None
+        self.peak = Peak(self.process.pid)
 
     def wait(self, timeout_s=20):
         end = time.monotonic() + timeout_s
@@ -92,11 +113,12 @@ def timed(command, env=None):
     """Wall seconds and resource usage of a command that must succeed."""
     began = time.monotonic()
     process = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
+    peak = Peak(process.pid)
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.monotonic() - began
     if status:
         raise RuntimeError(f"{command}: status {status}: {process.stderr.read().decode()}")
-    return wall, usage
+    return wall, usage, peak
 
 
 def ketch(transport, layout="bundle"):
@@ -107,11 +129,11 @@ def ketch(transport, layout="bundle"):
         try:
             ticket = json.loads(sender.process.stdout.readline())["ticket"]
             threading.Thread(target=sender.process.stdout.read, daemon=True).start()
-            wall, usage = timed([KETCH, "--state", state / "r", "receive", ticket, target, "--yes", "--durability", "none"])
+            wall, usage, peak = timed([KETCH, "--state", state / "r", "receive", ticket, target, "--yes", "--durability", "none"])
             sender_usage = sender.wait()
         finally:
             sender.end()
-        return wall, sender_usage, usage
+        return wall, (sender_usage, sender.peak), (usage, peak)
 
     return run
 
@@ -122,11 +144,10 @@ def rsync_daemon(source, target, scratch):
     daemon = Server(["rsync", "--daemon", "--no-detach", f"--config={configuration}"])
     try:
         time.sleep(0.3)
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        wall, usage = timed(["rsync", "-a", f"rsync://127.0.0.1:18730/source/{source.name}", f"{target}/"])
+        wall, usage, peak = timed(["rsync", "-a", f"rsync://127.0.0.1:18730/source/{source.name}", f"{target}/"])
     finally:
         daemon.end()
-    return wall, daemon.usage, usage
+    return wall, (daemon.usage, daemon.peak), (usage, peak)
 
 
 def rsync_ssh(source, target, scratch):
@@ -142,10 +163,10 @@ def rsync_ssh(source, target, scratch):
     try:
         time.sleep(0.3)
         shell = f"ssh -p 18022 -i {keys}/user -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
-        wall, usage = timed(["rsync", "-a", "-e", shell, f"root@127.0.0.1:{source}", f"{target}/"])
+        wall, usage, peak = timed(["rsync", "-a", "-e", shell, f"root@127.0.0.1:{source}", f"{target}/"])
     finally:
         daemon.end()
-    return wall, daemon.usage, usage
+    return wall, (daemon.usage, daemon.peak), (usage, peak)
 
 
 TOOLS = {
@@ -155,6 +176,10 @@ TOOLS = {
     "rsync-daemon": rsync_daemon,
     "rsync-ssh": rsync_ssh,
 }
+
+
+def cpu_s(usage):
+    return f"{usage.ru_utime + usage.ru_stime:.3f}" if usage else ""
 
 
 def make_source(work, folder):
@@ -209,8 +234,8 @@ def main():
                         verified = digest(target / source.name) == expected
                     row = {
                         "work": work, "tool": tool, "round": round_number, "wall_s": f"{wall:.3f}", "wire_bytes": wire, "content_bytes": content,
-                        "sender_rss_kib": sender.ru_maxrss if sender else "", "receiver_rss_kib": receiver.ru_maxrss,
-                        "sender_cpu_s": f"{sender.ru_utime + sender.ru_stime:.3f}" if sender else "", "receiver_cpu_s": f"{receiver.ru_utime + receiver.ru_stime:.3f}",
+                        "sender_rss_kib": sender[1].kib, "receiver_rss_kib": receiver[1].kib,
+                        "sender_cpu_s": cpu_s(sender[0]), "receiver_cpu_s": cpu_s(receiver[0]),
                         "verified": verified,
                     }
                     rows.writerow(row)

@@ -12,7 +12,7 @@ use super::{
 
 /// Shows what is offered and waits, on a thread of its own, for a line that says yes. Anything else, and
 /// the end of the input, is a no.
-pub(super) fn ask(output: &mut Output, consultation: Consultation) {
+pub(super) fn ask(output: &Output, consultation: Consultation) {
     output.clear();
     describe(&consultation).iter().for_each(|line| print_line(line));
     std::thread::spawn(move || {

@@ -47,6 +47,14 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
+/// `7 s`, `3:05`: what is left is a guess, and tenths of it would only flicker.
+pub(crate) fn rough(left: Duration) -> String {
+    match left.as_secs() {
+        seconds @ 0..60 => format!("{} s", seconds.max(1)),
+        _ => duration(left),
+    }
+}
+
 /// `145.2 MB/s`.
 pub(crate) fn rate(moved_bytes: u64, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64().max(0.001);
@@ -73,5 +81,6 @@ mod tests {
     fn durations_grow_with_what_they_say() {
         let shown = [42, 12_345, 185_000, 7_201_000].map(|ms| duration(Duration::from_millis(ms)));
         assert_eq!(shown, ["0.042 s", "12.3 s", "3:05", "2:00:01"]);
+        assert_eq!([300, 7_900, 185_000].map(|ms| rough(Duration::from_millis(ms))), ["1 s", "7 s", "3:05"]);
     }
 }

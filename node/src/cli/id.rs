@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use anyhow::Context as _;
 use ketch::{
     state::StateFolder,
-    swarm::{Multiaddr, Node, NodeOptions, multiaddr::Protocol},
+    swarm::{Node, NodeOptions, address::with_any_port},
     trust::qr,
 };
 use serde_json::json;
@@ -25,7 +25,7 @@ pub(super) async fn run(command: &args::Id, state: &StateFolder) -> anyhow::Resu
     let (node, _inbound) = Node::start(identity, options).await?;
     let peer = node.peer().to_string();
     let addresses: Vec<String> =
-        node.listen_addresses().iter().map(without_port).map(|address| address.to_string()).collect();
+        node.listen_addresses().iter().map(with_any_port).map(|address| address.to_string()).collect();
     node.shutdown().await;
     if command.json {
         print_json(&json!({ "peer_id": peer, "addresses": addresses }));
@@ -41,16 +41,4 @@ pub(super) async fn run(command: &args::Id, state: &StateFolder) -> anyhow::Resu
         print_result(plain.trim_end());
     }
     Ok(Exit::Stored)
-}
-
-/// The address with port 0, which stands for any: the one taken now is given back at once.
-fn without_port(address: &Multiaddr) -> Multiaddr {
-    address
-        .iter()
-        .map(|part| match part {
-            Protocol::Tcp(_) => Protocol::Tcp(0),
-            Protocol::Udp(_) => Protocol::Udp(0),
-            other => other,
-        })
-        .collect()
 }

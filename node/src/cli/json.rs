@@ -50,7 +50,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
 pub(super) fn done(report: &Report) -> Value {
     let mut done = with("done", counts_of(&report.counts));
     done["moved_bytes"] = report.moved_bytes.into();
-    done["resumed_bytes"] = report.resumed_bytes.into();
+    done["found_bytes"] = report.found_bytes.into();
     done["ready_s"] = report.ready.as_secs_f64().into();
     done["durable_s"] = report.durable.as_secs_f64().into();
     done
@@ -97,7 +97,7 @@ fn progress_of(progress: &Progress) -> Value {
     fields["bytes_listed"] = progress.listed.bytes.into();
     fields["list_complete"] = progress.list_complete.into();
     fields["moved_bytes"] = progress.moved_bytes.into();
-    fields["resumed_bytes"] = progress.resumed_bytes.into();
+    fields["found_bytes"] = progress.found_bytes.into();
     fields
 }
 

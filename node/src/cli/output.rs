@@ -187,7 +187,7 @@ fn progress_line(
     let settled =
         progress.counts.sent + progress.counts.kept + progress.counts.skipped + progress.counts.failed;
     let known = if progress.list_complete { Some(progress.listed) } else { estimate };
-    let moved = progress.moved_bytes + progress.resumed_bytes;
+    let moved = progress.moved_bytes + progress.found_bytes;
     let mut parts = Vec::new();
     match known {
         Some(all) => {
@@ -209,14 +209,14 @@ fn progress_line(
     }
     parts.push(format::rate(progress.moved_bytes, elapsed));
     if let Some(left) = known.and_then(|all| time_left(progress, all, elapsed)) {
-        parts.push(format!("{} left", format::duration(left)));
+        parts.push(format!("{} left", format::rough(left)));
     }
     parts.extend(transport.map(|transport| transport.to_string()));
     parts.join(", ")
 }
 
 fn time_left(progress: &Progress, all: Totals, elapsed: Duration) -> Option<Duration> {
-    let left = all.bytes.checked_sub(progress.moved_bytes + progress.resumed_bytes)?;
+    let left = all.bytes.checked_sub(progress.moved_bytes + progress.found_bytes)?;
     if progress.moved_bytes == 0 || elapsed < Duration::from_millis(500) {
         return None;
     }
@@ -236,6 +236,9 @@ fn summary_line(side: Side, report: &Report) -> String {
         }
     }
     let rate = format::rate(report.moved_bytes, report.ready);
+    if report.found_bytes > 0 {
+        line.push_str(&format!(", {} were there", format::bytes(report.found_bytes)));
+    }
     line.push_str(&format!(
         ": {} in {} ({rate}), durable after {}",
         format::bytes(report.moved_bytes),
@@ -284,7 +287,7 @@ mod tests {
             list_complete,
             counts: Counts { sent: 3, kept: 1, ..Counts::default() },
             moved_bytes,
-            resumed_bytes: 0,
+            found_bytes: 0,
         }
     }
 
@@ -292,7 +295,7 @@ mod tests {
     fn progress_counts_against_the_whole_once_it_is_known() {
         let second = Duration::from_secs(1);
         let line = progress_line(&progress(1000, true), None, second, Some(TransportKind::Tcp));
-        assert_eq!(line, "4 of 10 entries, 1.0 kB of 2.0 kB, 1.0 kB/s, 1.000 s left, tcp");
+        assert_eq!(line, "4 of 10 entries, 1.0 kB of 2.0 kB, 1.0 kB/s, 1 s left, tcp");
         let open = progress_line(&progress(1000, false), None, second, None);
         assert_eq!(open, "4 of 10 entries so far, 1.0 kB, 1.0 kB/s");
     }
@@ -307,7 +310,7 @@ mod tests {
     fn a_summary_names_what_was_not_stored() {
         let counts = Counts { listed: 5, sent: 2, kept: 1, skipped: 1, failed: 1 };
         let (ready, durable) = (Duration::from_secs(1), Duration::from_secs(2));
-        let report = Report { counts, moved_bytes: 1000, resumed_bytes: 0, ready, durable };
+        let report = Report { counts, moved_bytes: 1000, found_bytes: 0, ready, durable };
         let expected = "stored 2 of 5 entries, 1 kept, 1 skipped, 1 failed: \
                         1.0 kB in 1.000 s (1.0 kB/s), durable after 2.000 s";
         assert_eq!(summary_line(Side::Receiver, &report), expected);

@@ -1,8 +1,10 @@
 //! `ketch ping`.
 
+use std::time::Duration;
+
 use ketch::{
     state::StateFolder,
-    swarm::{Multiaddr, Node, NodeOptions, PeerId, PingReport, multiaddr::Protocol},
+    swarm::{Node, NodeOptions, PeerId, PingReport, address::split_peer},
 };
 use ketch_protocol::path::escape;
 use serde_json::json;
@@ -14,25 +16,22 @@ use super::{
     output::{print_json, print_result},
 };
 
+/// Time between round trips.
+const INTERVAL: Duration = Duration::from_millis(200);
+
 pub(super) async fn run(command: args::Ping, state: &StateFolder) -> anyhow::Result<Exit> {
-    let (peer, address) = split(command.address)?;
-    let (node, _inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
+    let (peer, address) = split_peer(command.address).ok_or_else(|| Usage {
+        message: "the address does not say whom to expect: it must end in /p2p/PEERID".into(),
+        hint: Some("`ketch id` prints the PeerId of a node"),
+    })?;
+    // The swarm pings each connection by itself; a person waits for these.
+    let options = NodeOptions { ping_interval: INTERVAL, ..NodeOptions::default() };
+    let (node, _inbound) = Node::start(load_identity(state)?, options).await?;
     let connection = node.dial(peer, vec![address]).await?;
     let report = node.ping(&connection, command.count).await?;
     node.shutdown().await;
     print(&peer, &report, command.json);
     Ok(Exit::Stored)
-}
-
-/// The PeerId at the end of an address, and the address without it.
-fn split(mut address: Multiaddr) -> Result<(PeerId, Multiaddr), Usage> {
-    match address.pop() {
-        Some(Protocol::P2p(peer)) => Ok((peer, address)),
-        Some(_) | None => Err(Usage {
-            message: "the address does not say whom to expect: it must end in /p2p/PEERID".into(),
-            hint: Some("`ketch id` prints the PeerId of a node"),
-        }),
-    }
 }
 
 fn print(peer: &PeerId, report: &PingReport, as_json: bool) {

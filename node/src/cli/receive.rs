@@ -30,9 +30,11 @@ pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::
     let mut output = Output::new(Side::Receiver, command.json);
     let request = request(&command, ticket);
     let receiving = transfer::receive(&node, &mut inbound, request, &events, &stop);
-    let ended = show_while(receiving, &mut shown, |event| match event {
-        Event::Consult(consultation) => consent::ask(&mut output, consultation),
-        other => output.show(&other),
+    let ended = show_while(receiving, &mut shown, |event| {
+        output.show(&event);
+        if let Event::Consult(consultation) = event {
+            consent::ask(&output, consultation);
+        }
     })
     .await;
     output.clear();

@@ -12,7 +12,10 @@ use std::{
 use anyhow::Context as _;
 use ketch::{
     state::StateFolder,
-    swarm::{Inbound, Keypair, Multiaddr, Node, NodeOptions, TransportKind, multiaddr::Protocol},
+    swarm::{
+        Inbound, Keypair, Multiaddr, Node, NodeOptions, TransportKind,
+        address::{is_link_local, is_loopback, on_every_interface},
+    },
     transfer::{self, Event},
     tree::{Source, SourceError},
     trust::{HeldOffer, OfferRequest, Offers, Ticket, offers::Opened, qr},
@@ -79,12 +82,12 @@ pub(super) async fn show_while<T>(
 }
 
 fn open_source(command: &args::Send) -> anyhow::Result<Source> {
-    Source::open(&command.paths).map_err(|error| match error {
-        SourceError::Duplicate { .. } => {
-            Usage { message: error.to_string(), hint: Some("send them one after the other, or rename one") }
-                .into()
+    Source::open(&command.paths).map_err(|error| {
+        if matches!(error, SourceError::Duplicate { .. }) {
+            let hint = Some("send them one after the other, or rename one");
+            return Usage { message: error.to_string(), hint }.into();
         }
-        other => other.into(),
+        error.into()
     })
 }
 
@@ -152,36 +155,17 @@ fn everywhere(addresses: &[Multiaddr]) -> Vec<Multiaddr> {
     if addresses.iter().all(is_loopback) {
         return addresses.to_vec();
     }
-    let mut all: Vec<Multiaddr> = addresses
-        .iter()
-        .map(|address| {
-            address
-                .iter()
-                .map(|part| match part {
-                    Protocol::Ip4(_) => Protocol::Ip4(std::net::Ipv4Addr::UNSPECIFIED),
-                    Protocol::Ip6(_) => Protocol::Ip6(std::net::Ipv6Addr::UNSPECIFIED),
-                    other => other,
-                })
-                .collect()
-        })
-        .collect();
+    let mut all: Vec<_> = addresses.iter().map(on_every_interface).collect();
     all.sort();
     all.dedup();
     all
 }
 
-/// Addresses worth a place in a ticket: without the loopback, unless there is nothing else.
+/// Addresses worth a place in a ticket: what another machine can dial, and if there is none what this one can.
 fn addresses_to_share(addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
-    let (loopback, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_loopback);
-    if others.is_empty() { loopback } else { others }
-}
-
-fn is_loopback(address: &Multiaddr) -> bool {
-    address.iter().any(|part| match part {
-        Protocol::Ip4(ip) => ip.is_loopback(),
-        Protocol::Ip6(ip) => ip.is_loopback(),
-        _ => false,
-    })
+    let is_near = |address: &Multiaddr| is_loopback(address) || is_link_local(address);
+    let (near, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_near);
+    if others.is_empty() { near } else { others }
 }
 
 fn announce(command: &args::Send, ticket: &Ticket, reopened: bool) -> anyhow::Result<()> {
@@ -233,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_ticket_has_the_loopback_only_when_there_is_nothing_else() {
-        let both = addresses(&["/ip4/127.0.0.1/tcp/1", "/ip4/10.0.0.1/tcp/1", "/ip6/::1/tcp/1"]);
+        let both = addresses(&["/ip4/127.0.0.1/tcp/1", "/ip4/10.0.0.1/tcp/1", "/ip6/fe80::1/tcp/1"]);
         assert_eq!(addresses_to_share(both), addresses(&["/ip4/10.0.0.1/tcp/1"]));
         let alone = addresses(&["/ip4/127.0.0.1/tcp/1"]);
         assert_eq!(addresses_to_share(alone.clone()), alone);

@@ -7,6 +7,7 @@
 //! A connection lives while somebody holds its handle or a stream of it, and a short idle time beyond.
 //! Dropping every [`Node`] closes all connections; [`Node::shutdown`] also waits for that.
 
+pub mod address;
 mod connection;
 mod dial;
 mod handler;
@@ -17,7 +18,7 @@ mod task;
 mod transfer;
 
 pub use ketch_channel::{Deadlines, SetupCause, SetupError, Step, TransportKind, TransportKindError};
-pub use libp2p::{Multiaddr, PeerId, identity::Keypair, multiaddr};
+pub use libp2p::{Multiaddr, PeerId, identity::Keypair};
 
 pub use connection::{CloseReason, Connection, Stream, StreamError};
 pub use dial::{Attempt, AttemptError, DialError};

@@ -93,8 +93,8 @@ pub struct Progress {
     pub counts: Counts,
     /// Bytes of content that crossed in this session.
     pub moved_bytes: u64,
-    /// Bytes that an earlier session had left.
-    pub resumed_bytes: u64,
+    /// Bytes that were there already: found equal, or left by an earlier session and checked.
+    pub found_bytes: u64,
 }
 
 /// What a session came to.
@@ -104,11 +104,11 @@ pub struct Report {
     pub counts: Counts,
     /// Bytes of content that crossed in this session.
     pub moved_bytes: u64,
-    /// Bytes that an earlier session had left.
-    pub resumed_bytes: u64,
-    /// From the first hello until every file had its final name.
+    /// Bytes that were there already: found equal, or left by an earlier session and checked.
+    pub found_bytes: u64,
+    /// From the first hello, or from a person's consent, until every file had its final name.
     pub ready: Duration,
-    /// From the first hello until everything was as durable as asked; the sender takes the word of the
+    /// From then until everything was as durable as asked; the sender takes the word of the
     /// receiver for it.
     pub durable: Duration,
 }

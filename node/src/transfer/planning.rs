@@ -1,7 +1,7 @@
 //! Compares announced entries with the target, in their order: the blocking work between the manifest and
 //! the content.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use ketch_protocol::{
     manifest::{Entry, EntryId},
@@ -82,7 +82,6 @@ impl Planning {
                 self.space.need(entry, entry.size().saturating_sub(kept_bytes))?;
                 let incoming = Incoming::new(Arc::clone(entry), target.partial(entry)?);
                 let outcome = missing_parts(&incoming);
-                self.store.resumed_bytes.fetch_add(kept_bytes, Ordering::Relaxed);
                 awaited.push((id, Awaited::Ranges(Arc::new(incoming))));
                 Ok(outcome)
             }

@@ -21,8 +21,17 @@ pub(super) struct Reading {
     /// Files of the piece at hand, the next one last.
     files: Vec<Job>,
     open: Option<Open>,
-    /// Content read for hashes alone; it goes nowhere.
+    /// What was just read, on its way to the hash and into a block.
     scratch: Vec<u8>,
+}
+
+/// Bytes of content that were read.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Read {
+    /// To be sent.
+    pub(super) content: u64,
+    /// To be hashed only, because the receiver has them.
+    pub(super) digest: u64,
 }
 
 /// A span being read.
@@ -74,19 +83,32 @@ impl Reading {
     }
 
     /// Appends segments to `block` until it has about [`BLOCK_BYTES`] of content or the piece is done.
-    /// What can't be read costs its own segment.
-    pub(super) fn fill(&mut self, block: &mut Vec<u8>) {
+    /// What can't be read costs its own segment. Says how much was read.
+    pub(super) fn fill(&mut self, block: &mut Vec<u8>) -> Read {
+        let mut read = Read::default();
         loop {
             if let Some(open) = &mut self.open {
-                match open.read_into(block, &mut self.scratch, &self.source) {
-                    Step::Full => return,
+                let before = open.read;
+                let step = open.read_into(block, &mut self.scratch, &self.source);
+                read.add(open.need, open.read - before);
+                match step {
+                    Step::Full => return read,
                     Step::Closed => self.open = None,
                 }
             } else if let Some(job) = self.files.pop() {
                 self.open = open_whole(&self.source, job, block);
             } else {
-                return;
+                return read;
             }
+        }
+    }
+}
+
+impl Read {
+    fn add(&mut self, need: Need, bytes: u64) {
+        match need {
+            Need::Content => self.content += bytes,
+            Need::Digest => self.digest += bytes,
         }
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Receiving {
     free_bytes: u64,
     events: mpsc::Sender<Event>,
     began: Instant,
+    /// From when the report counts: the beginning, or a person's consent.
+    started: Instant,
     progress: Progress,
     progressed: Instant,
     ready: Duration,
@@ -107,6 +109,7 @@ impl Receiving {
             free_bytes,
             events,
             began,
+            started: began,
             progress: Progress::default(),
             progressed: began,
             ready: Duration::ZERO,
@@ -148,7 +151,10 @@ impl Receiving {
                     if connection.peer() == self.connection.peer() { Wake::Stream(stream) } else { Wake::Nothing }
                 }
                 Some(_) = streams.join_next() => Wake::Nothing,
-                answer = answered(&mut self.answer) => Wake::Input(Input::Consent(answer)),
+                answer = answered(&mut self.answer) => {
+                    self.started = Instant::now();
+                    Wake::Input(Input::Consent(answer))
+                }
                 () = stop.cancelled(), if !stopped => {
                     stopped = true;
                     Wake::Input(Input::Stop(Stop::new(Reason::Interrupted, "")))
@@ -179,7 +185,7 @@ impl Receiving {
             }
             Wake::Work(Work::Stop(stop)) => Input::Stop(stop),
             Wake::Work(Work::Finished { late, ready }) => {
-                self.ready = ready - self.began;
+                self.ready = ready - self.started;
                 Input::Finished { late }
             }
             Wake::Work(Work::Stored(stored)) => {
@@ -288,11 +294,11 @@ impl Receiving {
     }
 
     async fn conclude(self, ending: Ending) -> Result<Report, ReceiveError> {
-        let durable = self.began.elapsed();
+        let durable = self.started.elapsed();
         match ending {
             Ending::Complete(counts) => {
-                let Progress { moved_bytes, resumed_bytes, .. } = self.store.moved();
-                Ok(Report { counts, moved_bytes, resumed_bytes, ready: self.ready, durable })
+                let Progress { moved_bytes, found_bytes, .. } = self.store.moved();
+                Ok(Report { counts, moved_bytes, found_bytes, ready: self.ready, durable })
             }
             Ending::Failed(error) => {
                 let store = self.store;

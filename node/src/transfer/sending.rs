@@ -12,7 +12,7 @@ use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use ketch_protocol::{
     io::{NoMessage, StreamKind, pump_out},
     limits::{BATCH_ENTRIES, FILE_STREAMS},
-    message::{Ask, SessionId, Totals},
+    message::{Ask, Message, SessionId, Totals},
     problem::Reason,
     session::{
         Ending, SessionError, Stop, TICK,
@@ -66,11 +66,20 @@ pub(super) struct Sending {
     listing: Option<mpsc::Receiver<Listed>>,
     list_complete: bool,
     listed: Totals,
-    moved_bytes: Arc<AtomicU64>,
+    moved: Arc<Moved>,
     began: Instant,
+    /// From when the report counts: the beginning, or the receiver's consent.
+    started: Instant,
     progressed: Instant,
     /// When and how a data stream broke.
     broken: Option<(Instant, String)>,
+}
+
+/// Bytes that the data streams of a session have read.
+#[derive(Debug, Default)]
+struct Moved {
+    content: AtomicU64,
+    digest: AtomicU64,
 }
 
 /// A data stream that can take nothing more.
@@ -96,8 +105,9 @@ impl Sending {
             listing: None,
             list_complete: false,
             listed: Totals::default(),
-            moved_bytes: Arc::default(),
+            moved: Arc::default(),
             began,
+            started: began,
             progressed: began,
             broken: None,
         }
@@ -119,7 +129,12 @@ impl Sending {
             let may_list = self.sender.room() >= BATCH_ENTRIES as u64 && !line.is_full();
             let input = tokio::select! {
                 message = line.next() => match message {
-                    Ok(message) => Input::Message(message),
+                    Ok(message) => {
+                        if message == Message::Accept {
+                            self.started = Instant::now();
+                        }
+                        Input::Message(message)
+                    }
                     Err(NoMessage::Lost(detail)) => Input::Lost(detail),
                     Err(NoMessage::Violation(violation)) => Input::Violation(violation),
                 },
@@ -206,7 +221,7 @@ impl Sending {
                 session,
                 queue: Arc::clone(&self.queue),
                 source: self.outgoing.source.clone(),
-                moved_bytes: Arc::clone(&self.moved_bytes),
+                moved: Arc::clone(&self.moved),
             };
             match self.outgoing.layout {
                 Layout::Bundle => self.streams.spawn(carrier.bundle()),
@@ -228,8 +243,8 @@ impl Sending {
                 listed: self.listed,
                 list_complete: self.list_complete,
                 counts: self.sender.counts(),
-                moved_bytes: self.moved_bytes.load(Ordering::Relaxed),
-                resumed_bytes: 0,
+                moved_bytes: self.moved.content.load(Ordering::Relaxed),
+                found_bytes: self.moved.digest.load(Ordering::Relaxed),
             };
             // A consumer that is behind misses a picture, not a fact.
             let _ = self.outgoing.events.try_send(Event::Progress(progress));
@@ -246,12 +261,12 @@ impl Sending {
     }
 
     fn conclude(self, ending: Ending) -> Result<Report, SessionError> {
-        let elapsed = self.began.elapsed();
+        let elapsed = self.started.elapsed();
         match ending {
             Ending::Complete(counts) => Ok(Report {
                 counts,
-                moved_bytes: self.moved_bytes.load(Ordering::Relaxed),
-                resumed_bytes: 0,
+                moved_bytes: self.moved.content.load(Ordering::Relaxed),
+                found_bytes: self.moved.digest.load(Ordering::Relaxed),
                 ready: elapsed,
                 durable: elapsed,
             }),
@@ -284,7 +299,7 @@ struct Carrier {
     session: SessionId,
     queue: Arc<Queue>,
     source: Source,
-    moved_bytes: Arc<AtomicU64>,
+    moved: Arc<Moved>,
 }
 
 impl Carrier {
@@ -339,13 +354,15 @@ impl Carrier {
                 }
             }
             let reading = Arc::clone(&reading);
-            block = super::blocking(move || {
-                lock(&reading).fill(&mut block);
-                block
+            let read;
+            (block, read) = super::blocking(move || {
+                let read = lock(&reading).fill(&mut block);
+                (block, read)
             })
             .await;
+            self.moved.content.fetch_add(read.content, Ordering::Relaxed);
+            self.moved.digest.fetch_add(read.digest, Ordering::Relaxed);
         }
-        self.moved_bytes.fetch_add(block.len() as u64, Ordering::Relaxed);
         Ok(Some(block))
     }
 }

@@ -28,21 +28,21 @@ pub(super) struct Store {
     pub(super) registry: Registry,
     /// Bytes of content that came in, for progress.
     pub(super) moved_bytes: AtomicU64,
-    /// Bytes that an earlier session left and that are checked rather than sent.
-    pub(super) resumed_bytes: AtomicU64,
+    /// Bytes that were there already and have the sender's hash.
+    pub(super) found_bytes: AtomicU64,
 }
 
 impl Store {
     pub(super) fn new(target: Target) -> Self {
-        let (moved_bytes, resumed_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { target, registry: Registry::default(), moved_bytes, resumed_bytes }
+        let (moved_bytes, found_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { target, registry: Registry::default(), moved_bytes, found_bytes }
     }
 
     /// The bytes of a progress that is otherwise empty.
     pub(super) fn moved(&self) -> Progress {
         Progress {
             moved_bytes: self.moved_bytes.load(Ordering::Relaxed),
-            resumed_bytes: self.resumed_bytes.load(Ordering::Relaxed),
+            found_bytes: self.found_bytes.load(Ordering::Relaxed),
             ..Progress::default()
         }
     }
@@ -224,17 +224,26 @@ impl Storing {
             Lookup::Awaited(Awaited::Digest(comparison)) => {
                 check_span(id, span, &comparison.entry)?;
                 let equal = self.hash_existing(&comparison, span) == Some(hash);
+                self.count_found(equal, span);
                 self.judge(id, &comparison, comparison.note(equal))
             }
             Lookup::Awaited(Awaited::Ranges(incoming)) => {
                 check_span(id, span, &incoming.entry)?;
-                if incoming.partial.finished(span.index()) == Some(hash) {
+                let equal = incoming.partial.finished(span.index()) == Some(hash);
+                self.count_found(equal, span);
+                if equal {
                     return self.range_stored(id, &incoming);
                 }
                 let again = Run { first: span.index(), count: 1 };
                 incoming.partial.forget_range(span.index()).map_err(|trouble| Failure::Entry(id, trouble))?;
                 Ok(Some((id, Outcome::Parts { content: vec![again], digest: Vec::new() })))
             }
+        }
+    }
+
+    fn count_found(&self, equal: bool, span: Span) {
+        if equal {
+            self.store.found_bytes.fetch_add(span.length(), Ordering::Relaxed);
         }
     }
 

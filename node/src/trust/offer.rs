@@ -107,7 +107,7 @@ impl Offer {
 
     /// Its ticket, as `peer` hands it out.
     pub fn ticket(&self, peer: PeerId, addresses: impl IntoIterator<Item = Multiaddr>) -> Ticket {
-        Ticket::new(peer, addresses, self.secret.clone(), self.expires_s)
+        Ticket::new(peer, addresses, self.secret, self.expires_s)
     }
 
     /// Admits `peer` at the Unix second `now_s` and reserves a use for it, or says why not.

@@ -486,7 +486,7 @@ mod tests {
         let request = place.request(&["a", "b"]);
         let peer = PeerId::random();
         let mut first = place.open(&request, NOW_S).offer;
-        let secret = first.offer().secret.clone();
+        let secret = first.offer().secret;
         first.admit(peer, &secret, NOW_S).unwrap();
         first.remember_addresses(vec!["/ip4/127.0.0.1/tcp/4001".parse().unwrap()]).unwrap();
         let before = first.offer().clone();
@@ -511,7 +511,7 @@ mod tests {
     #[test]
     fn other_paths_or_another_peer_are_another_offer() {
         let place = Place::new();
-        let first = place.open(&place.request(&["a"]), NOW_S).offer.offer().secret.clone();
+        let first = place.open(&place.request(&["a"]), NOW_S).offer.offer().secret;
         let to_peer = OfferRequest { only_for: Some(PeerId::random()), ..place.request(&["a"]) };
         for request in [place.request(&["b"]), place.request(&["a", "b"]), to_peer] {
             let opened = place.open(&request, NOW_S);
@@ -564,7 +564,7 @@ mod tests {
         let place = Place::new();
         let request = OfferRequest { uses: NonZeroU32::new(2), ..place.request(&["a"]) };
         let mut held = place.open(&request, NOW_S).offer;
-        let secret = held.offer().secret.clone();
+        let secret = held.offer().secret;
         let peer = PeerId::random();
         for left in [1, 0] {
             held.admit(peer, &secret, NOW_S).unwrap();
@@ -579,7 +579,7 @@ mod tests {
     #[test]
     fn a_replaced_offer_is_withdrawn() {
         let place = Place::new();
-        let first = place.open(&place.request(&["a"]), NOW_S).offer.offer().secret.clone();
+        let first = place.open(&place.request(&["a"]), NOW_S).offer.offer().secret;
         let opened = place.open(&OfferRequest { replace: true, ..place.request(&["a"]) }, NOW_S);
         assert!(!opened.reopened);
         assert_ne!(opened.offer.offer().secret, first);
@@ -632,7 +632,7 @@ mod tests {
     fn a_reservation_that_cannot_be_stored_does_not_count() {
         let place = Place::new();
         let mut held = place.open(&place.request(&["a"]), NOW_S).offer;
-        let secret = held.offer().secret.clone();
+        let secret = held.offer().secret;
         fs::remove_dir_all(place.state.path().join("offers")).unwrap();
         let error = held.admit(PeerId::random(), &secret, NOW_S).unwrap_err();
         assert!(matches!(error, AdmitError::Store(OffersError::Io { action: "write", .. })), "{error}");

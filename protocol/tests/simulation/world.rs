@@ -32,7 +32,13 @@ pub(crate) struct World {
 }
 
 pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
-    Ask { version: VERSION, session: SessionId([5; 16]), secret: Secret::from_bytes([7; 16]), consent, target }
+    Ask {
+        version: VERSION,
+        session: SessionId([5; 16]),
+        secret: Secret::from_bytes([7; 16]),
+        consent,
+        target,
+    }
 }
 
 impl World {

@@ -33,7 +33,13 @@ fn file(name: &str) -> Entry {
 }
 
 fn ask(consent: Consent, target: TargetView) -> Ask {
-    Ask { version: VERSION, session: SessionId([1; 16]), secret: Secret::from_bytes([2; 16]), consent, target }
+    Ask {
+        version: VERSION,
+        session: SessionId([1; 16]),
+        secret: Secret::from_bytes([2; 16]),
+        consent,
+        target,
+    }
 }
 
 fn offer() -> Message {

@@ -1,0 +1,98 @@
+//! Small questions about addresses, and small changes of them.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
+
+/// The address with port 0, which stands for any.
+pub fn with_any_port(address: &Multiaddr) -> Multiaddr {
+    address
+        .iter()
+        .map(|part| {
+            if matches!(part, Protocol::Tcp(_)) {
+                Protocol::Tcp(0)
+            } else if matches!(part, Protocol::Udp(_)) {
+                Protocol::Udp(0)
+            } else {
+                part
+            }
+        })
+        .collect()
+}
+
+/// The address on every interface of its family.
+pub fn on_every_interface(address: &Multiaddr) -> Multiaddr {
+    address
+        .iter()
+        .map(|part| {
+            if matches!(part, Protocol::Ip4(_)) {
+                Protocol::Ip4(Ipv4Addr::UNSPECIFIED)
+            } else if matches!(part, Protocol::Ip6(_)) {
+                Protocol::Ip6(Ipv6Addr::UNSPECIFIED)
+            } else {
+                part
+            }
+        })
+        .collect()
+}
+
+/// Whether only this machine can dial it.
+pub fn is_loopback(address: &Multiaddr) -> bool {
+    address.iter().any(|part| {
+        matches!(part, Protocol::Ip4(ip) if ip.is_loopback())
+            || matches!(part, Protocol::Ip6(ip) if ip.is_loopback())
+    })
+}
+
+/// Whether it means something on one network segment only, and there only with a zone (RFC 4291, 2.5.6).
+pub fn is_link_local(address: &Multiaddr) -> bool {
+    address.iter().any(|part| {
+        matches!(part, Protocol::Ip4(ip) if ip.is_link_local())
+            || matches!(part, Protocol::Ip6(ip) if ip.is_unicast_link_local())
+    })
+}
+
+/// The PeerId at the end of an address and the address before it; `None` where there is no such end.
+pub fn split_peer(mut address: Multiaddr) -> Option<(PeerId, Multiaddr)> {
+    let last = address.pop()?;
+    if let Protocol::P2p(peer) = last { Some((peer, address)) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Multiaddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_port_or_an_interface_can_be_left_open() {
+        let quic = address("/ip4/10.0.0.1/udp/7/quic-v1");
+        assert_eq!(with_any_port(&quic), address("/ip4/10.0.0.1/udp/0/quic-v1"));
+        assert_eq!(on_every_interface(&quic), address("/ip4/0.0.0.0/udp/7/quic-v1"));
+        assert_eq!(on_every_interface(&address("/ip6/fd00::1/tcp/7")), address("/ip6/::/tcp/7"));
+    }
+
+    #[test]
+    fn the_loopback_is_known_in_both_families() {
+        let loopback = ["/ip4/127.0.0.1/tcp/1", "/ip6/::1/tcp/1", "/ip4/10.0.0.1/tcp/1"]
+            .map(|text| is_loopback(&address(text)));
+        assert_eq!(loopback, [true, true, false]);
+    }
+
+    #[test]
+    fn what_means_something_on_one_segment_only_is_known() {
+        let local = ["/ip6/fe80::1/tcp/1", "/ip4/169.254.0.1/tcp/1", "/ip6/fd00::1/tcp/1"]
+            .map(|text| is_link_local(&address(text)));
+        assert_eq!(local, [true, true, false]);
+    }
+
+    #[test]
+    fn an_address_names_its_peer_at_the_end_or_not_at_all() {
+        let peer = PeerId::random();
+        let named = address(&format!("/ip4/10.0.0.1/tcp/1/p2p/{peer}"));
+        assert_eq!(split_peer(named), Some((peer, address("/ip4/10.0.0.1/tcp/1"))));
+        assert_eq!(split_peer(address("/ip4/10.0.0.1/tcp/1")), None);
+    }
+}
