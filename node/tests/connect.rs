@@ -420,3 +420,21 @@ async fn an_address_that_is_taken_is_named() {
     let (node, _inbound) = Node::start(Keypair::generate_ed25519(), options).await.unwrap();
     assert_eq!(node.listen_addresses(), []);
 }
+
+#[tokio::test]
+async fn a_stream_whose_negotiation_was_cut_fails_and_can_be_used_no_more() {
+    for kind in BOTH {
+        let (accepting, inbound) = listener(kind).await;
+        let (dialing, _inbound) = dialer().await;
+        let connection = connect(&dialing, &accepting).await;
+        let mut stream = connection.open_stream().await.unwrap();
+        accepting.shutdown().await;
+        drop(inbound);
+        // What was answered before the end is read; then every use fails.
+        while stream.read(&mut [0; 16]).await.is_ok_and(|length| length > 0) {}
+        let _ = stream.read(&mut [0; 16]).await;
+        let _ = stream.flush().await;
+        let _ = stream.write_all(b"x").await;
+        let _ = stream.close().await;
+    }
+}

@@ -1,6 +1,9 @@
 //! Events as NDJSON: one object a line, each with an `event`. `docs/events.md` is the schema.
 
-use ketch::transfer::{Event, Progress, Report};
+use ketch::{
+    transfer::{Event, Progress, Report},
+    tree::Unfinished,
+};
 use ketch_protocol::{
     message::{Counts, Totals},
     problem::Problem,
@@ -51,6 +54,11 @@ pub(super) fn done(report: &Report) -> Value {
     done["ready_s"] = report.ready.as_secs_f64().into();
     done["durable_s"] = report.durable.as_secs_f64().into();
     done
+}
+
+/// What is kept of large files that are not whole yet.
+pub(super) fn unfinished(unfinished: &Unfinished) -> Value {
+    json!({ "event": "unfinished", "files": unfinished.files, "bytes": unfinished.bytes })
 }
 
 /// A ticket that was made or reopened.

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ketch::{
     swarm::TransportKind,
     transfer::{Event, Progress, Report},
+    tree::Unfinished,
 };
 use ketch_protocol::{
     message::{Counts, Totals},
@@ -111,6 +112,17 @@ impl Output {
         match &self.form {
             Form::Json => print_json(&json::done(report)),
             Form::Terminal(_) | Form::Lines { .. } => print_result(&summary_line(self.side, report)),
+        }
+    }
+
+    /// Says what is kept of large files that are not whole yet.
+    pub(crate) fn unfinished(&self, unfinished: &Unfinished) {
+        match &self.form {
+            Form::Json => print_json(&json::unfinished(unfinished)),
+            Form::Terminal(_) | Form::Lines { .. } => {
+                let kept = format::bytes(unfinished.bytes);
+                self.say(&format!("{kept} of unfinished large files are kept for the next try"));
+            }
         }
     }
 

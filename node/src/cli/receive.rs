@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::{
     args, consent,
     exit::{Exit, Usage},
-    format, load_identity,
+    load_identity,
     output::{Output, Side},
     send::{EVENTS, show_while},
     stop_on_signal,
@@ -41,8 +41,7 @@ pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::
     if let Err(ReceiveError::Session { unfinished, .. }) = &ended
         && unfinished.files > 0
     {
-        let kept = format::bytes(unfinished.bytes);
-        output.say(&format!("{kept} of unfinished large files are kept for the next try"));
+        output.unfinished(unfinished);
     }
     node.shutdown().await;
     let report = ended?;

@@ -124,7 +124,7 @@ impl Connection {
         let Ok(opened) = opened.await else {
             return std::future::pending().await;
         };
-        let mut stream = Stream { inner: opened?, _slot: Some(slot) };
+        let mut stream = Stream { inner: opened?, failed: None, _slot: Some(slot) };
         // The lazy negotiation keeps our proposal until the first write. A peer can answer only what it
         // has seen, and yamux lets no more than 256 unanswered streams be opened.
         stream.flush().await?;
@@ -211,6 +211,9 @@ impl Link {
 /// sees an error, never a clean end.
 pub struct Stream {
     inner: swarm::Stream,
+    /// How a read failed. A failed one may have been that of the peer's answer in the negotiation, after
+    /// which libp2p panics at any further use.
+    failed: Option<io::ErrorKind>,
     /// Frees the place among this side's open streams.
     _slot: Option<OwnedSemaphorePermit>,
 }
@@ -218,7 +221,15 @@ pub struct Stream {
 impl Stream {
     /// A stream that the peer opened.
     pub(super) fn inbound(inner: swarm::Stream) -> Self {
-        Self { inner, _slot: None }
+        Self { inner, failed: None, _slot: None }
+    }
+
+    /// The stream below, unless a read has failed.
+    fn usable(&mut self) -> io::Result<Pin<&mut swarm::Stream>> {
+        match self.failed {
+            Some(kind) => Err(kind.into()),
+            None => Ok(Pin::new(&mut self.inner)),
+        }
     }
 }
 
@@ -234,7 +245,11 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_read(context, buffer)
+        let read = self.usable()?.poll_read(context, buffer);
+        if let Poll::Ready(Err(error)) = &read {
+            self.failed = Some(error.kind());
+        }
+        read
     }
 }
 
@@ -244,14 +259,14 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(context, bytes)
+        self.usable()?.poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
+        self.usable()?.poll_flush(context)
     }
 
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_close(context)
+        self.usable()?.poll_close(context)
     }
 }

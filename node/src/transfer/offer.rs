@@ -36,6 +36,10 @@ use crate::{
 /// Sessions at once, admitted ones and strangers that have said nothing yet.
 const SESSIONS: usize = 64;
 
+/// Sessions of one peer at once: the one it needs and those that are just being replaced. Without a bound,
+/// one peer that opens streams and says nothing would take all places.
+const SESSIONS_PER_PEER: usize = 4;
+
 /// What to offer, and how.
 #[derive(Debug)]
 pub struct OfferRequest {
@@ -68,6 +72,7 @@ pub async fn offer(
         outgoing,
         admitted: Arc::default(),
         sessions: JoinSet::new(),
+        places: HashMap::new(),
         begun: 0,
         spent: Vec::new(),
     };
@@ -81,6 +86,8 @@ struct Offering {
     outgoing: Outgoing,
     admitted: Arc<Mutex<Admitted>>,
     sessions: JoinSet<Ended>,
+    /// By peer, held once here and once by each of its sessions.
+    places: HashMap<PeerId, Arc<()>>,
     begun: u64,
     spent: Vec<Counts>,
 }
@@ -125,7 +132,9 @@ impl Offering {
         Err(OfferError::Expired)
     }
 
+    /// Begins a session. The stream of a peer that has too many is reset.
     fn start(&mut self, connection: Connection, stream: Stream, stop: &CancellationToken) {
+        let Some(place) = self.place(connection.peer()) else { return };
         self.begun += 1;
         let (number, peer, own_stop) = (self.begun, connection.peer(), stop.child_token());
         let judge = Judge {
@@ -138,8 +147,16 @@ impl Offering {
         let outgoing = self.outgoing.clone();
         self.sessions.spawn(async move {
             let outcome = answer(connection, stream, outgoing, judge, own_stop).await;
+            drop(place);
             Ended { number, peer, outcome }
         });
+    }
+
+    /// A place for one more session of a peer, free again when it is dropped.
+    fn place(&mut self, peer: PeerId) -> Option<Arc<()>> {
+        self.places.retain(|_, place| Arc::strong_count(place) > 1);
+        let place = self.places.entry(peer).or_default();
+        (Arc::strong_count(place) <= SESSIONS_PER_PEER).then(|| Arc::clone(place))
     }
 
     /// Notes the end of a session; the end of the offer, if it is.

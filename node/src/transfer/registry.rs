@@ -1,7 +1,7 @@
 //! What a receiver awaits content for: entries that are planned and not settled, by id.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -42,22 +42,53 @@ pub(super) enum Awaited {
 }
 
 /// A large file while its ranges come in on several streams.
+///
+/// A range may come more than once: it is asked for again when it turns out different, and a peer may send
+/// what it likes. One stream at a time works on it, and once it is stored nobody does, so nothing is written
+/// to the file after its last range.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) entry: Arc<Entry>,
     pub(super) partial: Partial,
-    missing: AtomicU64,
+    progress: Mutex<RangeProgress>,
+}
+
+#[derive(Debug)]
+struct RangeProgress {
+    /// Indexes of ranges on which a stream works or that are stored.
+    claimed: HashSet<u64>,
+    /// Ranges that are not stored and checked.
+    missing: u64,
 }
 
 impl Incoming {
     pub(super) fn new(entry: Arc<Entry>, partial: Partial) -> Self {
-        let missing = AtomicU64::new(Span::count(entry.size()));
-        Self { entry, partial, missing }
+        let missing = Span::count(entry.size());
+        let progress = Mutex::new(RangeProgress { claimed: HashSet::new(), missing });
+        Self { entry, partial, progress }
     }
 
-    /// Notes that a range is stored and checked; says whether it was the last.
+    /// Whether the caller may work on a range. It then says [`Self::is_last_stored`] or [`Self::release`],
+    /// unless the entry comes to nothing.
+    pub(super) fn claim(&self, index: u64) -> bool {
+        self.progress().claimed.insert(index)
+    }
+
+    /// Gives a claimed range back: its content must come again.
+    pub(super) fn release(&self, index: u64) {
+        self.progress().claimed.remove(&index);
+    }
+
+    /// Notes that a claimed range is stored and checked; says whether it was the last.
     pub(super) fn is_last_stored(&self) -> bool {
-        self.missing.fetch_sub(1, Ordering::AcqRel) == 1
+        let mut progress = self.progress();
+        progress.missing -= 1;
+        progress.missing == 0
+    }
+
+    /// The guarded value is whole between any two statements, so a panic elsewhere leaves it usable.
+    fn progress(&self) -> MutexGuard<'_, RangeProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

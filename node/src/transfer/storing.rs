@@ -154,8 +154,10 @@ impl Storing {
             }
             Lookup::Awaited(Awaited::Ranges(incoming)) => {
                 check_span(id, span, &incoming.entry)?;
-                let hasher = span.hasher(incoming.entry.size());
-                self.current = Current::Range { id, incoming, span, hasher, written: 0 };
+                if incoming.claim(span.index()) {
+                    let hasher = span.hasher(incoming.entry.size());
+                    self.current = Current::Range { id, incoming, span, hasher, written: 0 };
+                }
             }
         }
         Ok(None)
@@ -229,16 +231,27 @@ impl Storing {
             }
             Lookup::Awaited(Awaited::Ranges(incoming)) => {
                 check_span(id, span, &incoming.entry)?;
-                let equal = incoming.partial.finished(span.index()) == Some(hash);
-                self.count_found(equal, span);
-                if equal {
-                    return self.range_stored(id, &incoming);
-                }
-                let again = Run { first: span.index(), count: 1 };
-                incoming.partial.forget_range(span.index()).map_err(|trouble| Failure::Entry(id, trouble))?;
-                Ok(Some((id, Outcome::Parts { content: vec![again], digest: Vec::new() })))
+                self.check_stored(id, &incoming, span, hash)
             }
         }
+    }
+
+    /// Compares a range that an earlier session stored. The hash of any other one is of no use: its content
+    /// was asked for.
+    fn check_stored(&self, id: EntryId, incoming: &Incoming, span: Span, hash: ContentHash) -> Taken {
+        let index = span.index();
+        if !incoming.partial.is_recorded(index) || !incoming.claim(index) {
+            return Ok(None);
+        }
+        let equal = incoming.partial.finished(index) == Some(hash);
+        self.count_found(equal, span);
+        if equal {
+            return self.range_stored(id, incoming);
+        }
+        incoming.partial.forget_range(index).map_err(|trouble| Failure::Entry(id, trouble))?;
+        incoming.release(index);
+        let again = Run { first: index, count: 1 };
+        Ok(Some((id, Outcome::Parts { content: vec![again], digest: Vec::new() })))
     }
 
     fn count_found(&self, equal: bool, span: Span) {

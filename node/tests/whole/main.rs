@@ -1,8 +1,20 @@
 //! Whole nodes: `ketch` as processes of their own, and peers that keep to no rule.
 
+mod admission;
+mod again;
+mod arguments;
+mod changing;
 mod deliver;
+mod forwarder;
+mod guards;
+mod hostile_receiver;
 mod hostile_sender;
+mod interrupt;
+mod left_out;
+mod mounts;
 mod peer;
 mod place;
 mod process;
+mod teardown;
+mod unreachable;
 mod wire;

@@ -22,11 +22,11 @@ use crate::{
 };
 
 /// A node of the test's own.
-pub(crate) async fn node(listen: Option<TransportKind>) -> (Node, Inbound) {
+async fn node(identity: Keypair, listen: Option<TransportKind>) -> (Node, Inbound) {
     let listen: Vec<Multiaddr> =
         listen.map(|kind| listen_address(kind).parse().unwrap()).into_iter().collect();
     let options = NodeOptions { listen, ..NodeOptions::default() };
-    Node::start(Keypair::generate_ed25519(), options).await.unwrap()
+    Node::start(identity, options).await.unwrap()
 }
 
 /// A control stream, seen from either side.
@@ -78,7 +78,7 @@ pub(crate) struct PlayedSender {
 impl PlayedSender {
     /// Lets `ketch receive` come and ask.
     pub(crate) async fn meet(place: &Place, transport: TransportKind, options: &[&str]) -> Self {
-        let (node, mut inbound) = node(Some(transport)).await;
+        let (node, mut inbound) = node(Keypair::generate_ed25519(), Some(transport)).await;
         let secret = Secret::from_bytes([7; 16]);
         let ticket = Ticket::new(node.peer(), node.listen_addresses(), secret, None);
         let receiver = Ketch::start(place.receive(&ticket.to_string(), options));
@@ -143,7 +143,11 @@ pub(crate) struct PlayedReceiver {
 
 impl PlayedReceiver {
     pub(crate) async fn dial(ticket: &Ticket) -> Self {
-        let (node, inbound) = node(None).await;
+        Self::dial_as(Keypair::generate_ed25519(), ticket).await
+    }
+
+    pub(crate) async fn dial_as(identity: Keypair, ticket: &Ticket) -> Self {
+        let (node, inbound) = node(identity, None).await;
         let connection = node.dial(ticket.peer(), ticket.addresses().to_vec()).await.unwrap();
         Self { connection, secret: *ticket.secret(), _node: (node, inbound) }
     }

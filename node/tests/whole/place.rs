@@ -74,6 +74,13 @@ impl Place {
         offering(ketch(&self.path("sender"), &arguments)).await
     }
 
+    /// The same sender once more, without saying where to listen.
+    pub(crate) async fn send_again(&self, paths: &[&Path]) -> (Ketch, String) {
+        let mut arguments: Vec<&dyn AsRef<OsStr>> = vec![&"send", &"--json"];
+        arguments.extend(paths.iter().map(|path| path as &dyn AsRef<OsStr>));
+        offering(ketch(&self.path("sender"), &arguments)).await
+    }
+
     /// The command of a receiver into the target.
     pub(crate) fn receive(&self, ticket: &str, options: &[&str]) -> Command {
         self.receive_as("receiver", ticket, options)
