@@ -33,6 +33,10 @@ fn a_fixture_is_written_as_asked_and_said_so() {
     let place = tempfile::tempdir().unwrap();
     let cases = [
         ("small --out a --files 3 --bytes 100", "files: 3, directories: 1, symlinks: 0, bytes: 300\n"),
+        ("large --bytes 7 --out c", "files: 1, directories: 0, symlinks: 0, bytes: 7\n"),
+        ("large8 --bytes 7 --out d", "files: 8, directories: 0, symlinks: 0, bytes: 56\n"),
+        ("tree --unit-bytes 0 --out e", "files: 100, directories: 9, symlinks: 0, bytes: 0\n"),
+        ("million --files 1 --out f", "files: 1, directories: 1, symlinks: 0, bytes: 0\n"),
         ("source --files 0 --out b", "files: 0, directories: 0, symlinks: 0, bytes: 0\n"),
     ];
     for (arguments, expected) in cases {
