@@ -1,4 +1,4 @@
-//! The commands `fixture` and `digest`, as a person runs them.
+//! The commands `fixture`, `diverge` and `digest`, as a person runs them.
 
 use std::{
     os::unix::net::UnixListener,
@@ -59,6 +59,27 @@ fn digests_agree_for_one_seed_and_differ_for_two() {
 }
 
 #[test]
+fn two_copies_come_apart_as_asked_and_said_so() {
+    let cases = [
+        ("edit", "changed: files: 24, bytes: 915\n", "only times: 1,"),
+        ("move", "moved: files: 50, bytes: 25334\n", "least to transfer: 0 bytes\n"),
+        ("insert", "changed: files: 1, bytes: 1\n", "least to transfer: 1 bytes\n"),
+        ("touch", "only times: 100,", "least to transfer: 0 bytes\n"),
+        ("chmod", "only modes: 28\n", "least to transfer: 0 bytes\n"),
+    ];
+    for (kind, does, costs) in cases {
+        let place = tempfile::tempdir().unwrap();
+        for out in ["a", "b"] {
+            printed(&["fixture", "tree", "--unit-bytes", "100", "--out", out], place.path());
+        }
+        let said = printed(&["diverge", kind, "--source", "a", "--target", "b"], place.path());
+        assert!(said.contains(does) && said.contains(costs), "{kind}: {said}");
+        let digest = |name| printed(&["digest", "--full", name], place.path());
+        assert_ne!(digest("a"), digest("b"), "{kind}");
+    }
+}
+
+#[test]
 fn the_umask_does_not_change_a_fixture() {
     let place = tempfile::tempdir().unwrap();
     printed(&["fixture", "source", "--files", "9", "--out", "a"], place.path());
@@ -97,9 +118,10 @@ fn a_digest_names_what_it_left_out() {
 fn a_failure_names_step_place_and_cause_and_exits_with_1() {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("file"), "").unwrap();
-    let cases: [(&[&str], &str); 2] = [
+    let cases: [(&[&str], &str); 3] = [
         (&["digest", "missing"], "error: cannot read the directory missing: No such file"),
         (&["fixture", "names", "--out", "."], "error: . is not empty"),
+        (&["diverge", "move", "--source", ".", "--target", "."], "error: source and target are both "),
     ];
     for (arguments, expected) in cases {
         let (code, errors) = failure(arguments, place.path());
@@ -111,8 +133,10 @@ fn a_failure_names_step_place_and_cause_and_exits_with_1() {
 #[test]
 fn wrong_usage_exits_with_2() {
     let place = tempfile::tempdir().unwrap();
-    let cases: [&[&str]; 4] = [
+    let cases: [&[&str]; 6] = [
         &[],
+        &["diverge", "move", "--source", "a"],
+        &["diverge", "shuffle", "--source", "a", "--target", "b"],
         &["fixture", "small"],
         &["fixture", "names", "--out", "a", "--files", "3"],
         &["fixture", "huge", "--out", "a"],

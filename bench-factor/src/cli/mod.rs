@@ -1,6 +1,7 @@
 //! Arguments, and what each command does with them: one file per command.
 
 mod digest;
+mod diverge;
 mod fixture;
 
 use std::io;
@@ -20,6 +21,8 @@ enum Command {
     /// Write a tree that is the same on every machine
     #[command(subcommand)]
     Fixture(fixture::Fixture),
+    /// Make two copies of a tree differ in a known way
+    Diverge(diverge::Diverge),
     /// Print one hash of a tree, made without the product's code
     Digest(digest::Digest),
 }
@@ -28,6 +31,7 @@ enum Command {
 pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Result<()> {
     match arguments.command {
         Command::Fixture(fixture) => fixture::run(fixture, out),
+        Command::Diverge(diverge) => diverge::run(diverge, out),
         Command::Digest(digest) => digest::run(digest, out),
     }
 }
