@@ -322,6 +322,7 @@ async fn a_sender_that_goes_in_the_middle_leaves_nothing_half_visible() {
         let segments = [begin(0, 0, RANGE_BYTES), block(&[1; 1000])].concat();
         let _large = sender.data(&segments).await;
         let _small = sender.data(&[begin(1, 0, 4), block(b"12")].concat()).await;
+        sender.heard().await;
         sender.connection.close().await;
         let ended = sender.end().await;
         assert_named("gone", &ended, 1, "the connection was lost");

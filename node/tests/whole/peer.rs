@@ -94,6 +94,11 @@ impl PlayedSender {
         self.control.say(&Message::Offer(Offer { version: VERSION, estimate: None })).await;
     }
 
+    /// Waits until the receiver has heard the offer: what is closed at once may take its last words along.
+    pub(crate) async fn heard(&mut self) {
+        self.receiver.event("admitted").await;
+    }
+
     /// A data stream with these bytes, left open.
     pub(crate) async fn data(&self, bytes: &[u8]) -> Stream {
         self.data_of(self.ask.session, bytes).await
