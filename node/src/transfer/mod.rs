@@ -2,15 +2,18 @@
 //! the trees on disk through bounded queues.
 //!
 //! [`receive`] runs the receiver, [`offer`](fn@offer) the sender; both tell what happens as [`Event`]s. A
-//! data stream has two halves: an async one that moves blocks, and a blocking one (`reading`, `storing`) that
-//! turns files into blocks or blocks into files, many small files at a time.
+//! data stream has two halves: an async one that moves blocks (`data_in`, `data_out`), and a blocking one
+//! (`reading`, `storing`) that turns files into blocks or blocks into files, many small files at a time.
 
+mod data_in;
+mod data_out;
 mod error;
 mod event;
 mod line;
 mod listing;
 mod offer;
 mod planning;
+mod pulse;
 mod queue;
 mod reading;
 mod receive;
@@ -18,8 +21,6 @@ mod receiving;
 mod registry;
 mod sending;
 mod storing;
-
-use std::time::Duration;
 
 use ketch_protocol::message::SessionId;
 
@@ -37,9 +38,6 @@ pub enum Layout {
     /// A stream for each file.
     Files,
 }
-
-/// How often progress is told: as often as an eye can follow.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs blocking work on the runtime's bounded pool of threads. A panic there goes on here.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

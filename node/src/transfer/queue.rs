@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 
 use crate::tree::SourceFile;
 
-/// Jobs of one session, shared by its data streams. Bounded by the window of the protocol: a job is never
-/// of an entry that was not announced and not settled.
+/// Jobs of one session, shared by its data streams. The protocol bounds them: a job is of an open entry, and
+/// each is wanted [`ketch_protocol::limits::WANTS_PER_SPAN`] times a span at the most.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,

@@ -1,36 +1,34 @@
 //! A running receiver session: one loop that feeds the machine and carries out what it decides.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use futures::AsyncWriteExt as _;
 use ketch_protocol::{
-    io::{NoMessage, StreamKind, pump_in},
-    limits::{BLOCK_BYTES, DATA_STREAMS, FILE_STREAMS, HELLO_TIMEOUT_S},
+    io::NoMessage,
+    limits::{DATA_STREAMS, FILE_STREAMS},
     manifest::{Entry, EntryId},
     message::{Ask, Offer, SessionId, TargetView},
     path::EntryPath,
     problem::{Problem, Reason},
     session::{
-        Ending, Stop, TICK,
+        Ending, Stop,
         receiver::{Action, Answer, Input, Receiver},
     },
 };
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, timeout},
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    PROGRESS_INTERVAL, ReceiveError,
+    ReceiveError,
+    data_in::bring,
     event::{Consultation, Event, Progress, Report},
     line::{Line, leave},
     planning::Planning,
-    storing::{EndCause, Store, Stored, Storing},
+    pulse::Pulse,
+    storing::{EndCause, Store, Stored},
 };
 use crate::swarm::{Connection, Inbound, Stream};
 
@@ -39,9 +37,6 @@ const NAMES_SHOWN: usize = 20;
 
 /// Reports that wait for the loop, each of a block of content at the most.
 const REPORTS: usize = 64;
-
-/// How long after a data stream broke the control stream may still bring the reason.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// A session about to run.
 pub(super) struct Receiving {
@@ -58,11 +53,8 @@ pub(super) struct Receiving {
     /// From when the report counts: the beginning, or a person's consent.
     started: Instant,
     progress: Progress,
-    progressed: Instant,
     ready: Duration,
     answer: Option<oneshot::Receiver<Answer>>,
-    /// When and how a data stream broke.
-    broken: Option<(Instant, String)>,
     report: mpsc::Sender<Work>,
     plans: Option<mpsc::UnboundedSender<Plan>>,
 }
@@ -70,7 +62,7 @@ pub(super) struct Receiving {
 type Plan = (EntryId, Vec<Arc<Entry>>);
 
 /// What the work beside the loop reports.
-enum Work {
+pub(super) enum Work {
     /// Entries were planned or stored.
     Stored(Stored),
     /// Everything is in place.
@@ -111,10 +103,8 @@ impl Receiving {
             began,
             started: began,
             progress: Progress::default(),
-            progressed: began,
             ready: Duration::ZERO,
             answer: None,
-            broken: None,
             // Replaced when the loop begins.
             report: mpsc::channel(1).0,
             plans: None,
@@ -132,8 +122,7 @@ impl Receiving {
         let (report, mut reports) = mpsc::channel(REPORTS);
         self.report = report;
         self.plans = Some(self.start_planning());
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut pulse = Pulse::new();
         let mut stopped = false;
         let ending = loop {
             if let Some(ending) = self.act(&mut line).await {
@@ -159,9 +148,9 @@ impl Receiving {
                     stopped = true;
                     Wake::Input(Input::Stop(Stop::new(Reason::Interrupted, "")))
                 }
-                _ = ticks.tick() => Wake::Input(self.tick()),
+                () = pulse.beat() => Wake::Input(self.tick(&mut pulse)),
             };
-            self.wake(wake, &mut streams);
+            self.wake(wake, &mut streams, &mut pulse);
         };
         self.store.registry.close();
         streams.abort_all();
@@ -171,7 +160,7 @@ impl Receiving {
     }
 
     /// Feeds the machine with what happened.
-    fn wake(&mut self, wake: Wake, streams: &mut JoinSet<()>) {
+    fn wake(&mut self, wake: Wake, streams: &mut JoinSet<()>, pulse: &mut Pulse) {
         let input = match wake {
             Wake::Nothing => return,
             Wake::Input(input) => input,
@@ -180,7 +169,7 @@ impl Receiving {
                 return;
             }
             Wake::Work(Work::Broken(detail)) => {
-                self.broken.get_or_insert((Instant::now(), detail));
+                pulse.note_broken(detail);
                 return;
             }
             Wake::Work(Work::Stop(stop)) => Input::Stop(stop),
@@ -242,21 +231,17 @@ impl Receiving {
         self.tell(Event::Consult(Consultation { listed, complete, names, reply })).await;
     }
 
-    fn tick(&mut self) -> Input {
+    fn tick(&mut self, pulse: &mut Pulse) -> Input {
         let (listed, list_complete) = self.receiver.listed();
         if listed.entries > 0 {
             let counts = self.receiver.counts();
             self.progress = Progress { listed, list_complete, counts, ..self.store.moved() };
         }
-        if self.progressed.elapsed() >= PROGRESS_INTERVAL {
-            self.progressed = Instant::now();
+        if pulse.is_progress_due() {
             // A consumer that is behind misses a picture, not a fact.
-            let _ = self.events.try_send(Event::Progress(Progress { ..self.progress }));
+            let _ = self.events.try_send(Event::Progress(self.progress));
         }
-        match &self.broken {
-            Some((when, detail)) if when.elapsed() >= GRACE => Input::Lost(detail.clone()),
-            Some(_) | None => Input::Tick,
-        }
+        pulse.lost().map_or(Input::Tick, Input::Lost)
     }
 
     async fn tell(&self, event: Event) {
@@ -337,54 +322,4 @@ fn names_to_show<'a>(paths: impl Iterator<Item = &'a EntryPath>) -> Vec<EntryPat
     let (mut hidden, plain): (Vec<_>, Vec<_>) = paths.partition(is_hidden);
     hidden.extend(plain);
     hidden.into_iter().take(NAMES_SHOWN).cloned().collect()
-}
-
-/// Stores what a stream of the sender brings.
-async fn bring(mut stream: Stream, session: SessionId, store: Arc<Store>, report: mpsc::Sender<Work>) {
-    let kind = timeout(Duration::from_secs(HELLO_TIMEOUT_S), StreamKind::read(&mut stream)).await;
-    match kind {
-        Ok(Ok(StreamKind::Data(named))) if named == session => {}
-        // A stream of something else is not ours to answer; dropping it resets it.
-        Ok(_) | Err(_) => return,
-    }
-    let storing = Arc::new(Mutex::new(Storing::new(store)));
-    let pumped = pump_in(&mut stream, BLOCK_BYTES, |block| take(Arc::clone(&storing), block, &report)).await;
-    let ended = pumped.and_then(|()| lock(&storing).finish().map_err(|error| Broken(error.to_string())));
-    match ended {
-        // The other half was never written to; its end tells the sender that all was taken.
-        Ok(()) => drop(stream.close().await),
-        Err(Broken(detail)) => drop(report.send(Work::Broken(detail)).await),
-    }
-}
-
-/// A stream that can bring nothing more.
-struct Broken(String);
-
-impl From<std::io::Error> for Broken {
-    fn from(error: std::io::Error) -> Self {
-        Self(format!("a data stream broke: {error}"))
-    }
-}
-
-/// Stores one block and reports what came of it; gives the block back.
-async fn take(
-    storing: Arc<Mutex<Storing>>,
-    block: Vec<u8>,
-    report: &mpsc::Sender<Work>,
-) -> Result<Vec<u8>, Broken> {
-    let (block, stored) = super::blocking(move || {
-        let stored = lock(&storing).take(&block);
-        (block, stored)
-    })
-    .await;
-    let ends = stored.end.is_some();
-    if (ends || !stored.outcomes.is_empty()) && report.send(Work::Stored(stored)).await.is_err() {
-        return Err(Broken("the session has ended".into()));
-    }
-    if ends { Err(Broken("it brought what could not be stored".into())) } else { Ok(block) }
-}
-
-/// What one stream stores is whole between any two blocks, so a panic leaves it usable.
-fn lock(storing: &Mutex<Storing>) -> std::sync::MutexGuard<'_, Storing> {
-    storing.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,47 +1,34 @@
 //! A running sender session: one loop that feeds the machine and carries out what it decides.
 
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock, atomic::Ordering};
 
-use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use ketch_protocol::{
-    io::{NoMessage, StreamKind, pump_out},
+    io::NoMessage,
     limits::{BATCH_ENTRIES, FILE_STREAMS},
     message::{Ask, Message, SessionId, Totals},
     problem::Reason,
     session::{
-        Ending, SessionError, Stop, TICK,
+        Ending, SessionError, Stop,
         sender::{Action, Input, Sender},
     },
 };
-use tokio::{
-    sync::mpsc,
-    task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval},
-};
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Layout, PROGRESS_INTERVAL,
+    Layout,
+    data_out::{DataOut, Moved, bundle_streams},
     event::{Event, Progress, Report},
     line::{Line, leave},
     listing::{Listed, list},
     offer::Judge,
-    queue::{Piece, Queue},
-    reading::Reading,
+    pulse::{Broken, Pulse},
+    queue::Queue,
 };
 use crate::{
-    swarm::{Connection, Stream, TransportKind},
+    swarm::{Connection, Stream},
     tree::Source,
 };
-
-/// How long after a data stream broke the control stream may still bring the reason.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// What a session sends, and what it needs to know.
 #[derive(Debug, Clone)]
@@ -49,7 +36,7 @@ pub(super) struct Outgoing {
     pub(super) source: Source,
     pub(super) layout: Layout,
     /// What the tree was counted to be, once it was.
-    pub(super) estimate: Arc<std::sync::OnceLock<Totals>>,
+    pub(super) estimate: Arc<OnceLock<Totals>>,
     pub(super) events: mpsc::Sender<Event>,
 }
 
@@ -70,25 +57,6 @@ pub(super) struct Sending {
     began: Instant,
     /// From when the report counts: the beginning, or the receiver's consent.
     started: Instant,
-    progressed: Instant,
-    /// When and how a data stream broke.
-    broken: Option<(Instant, String)>,
-}
-
-/// Bytes that the data streams of a session have read.
-#[derive(Debug, Default)]
-struct Moved {
-    content: AtomicU64,
-    digest: AtomicU64,
-}
-
-/// A data stream that can take nothing more.
-struct Broken(String);
-
-impl From<std::io::Error> for Broken {
-    fn from(error: std::io::Error) -> Self {
-        Self(format!("a data stream broke: {error}"))
-    }
 }
 
 impl Sending {
@@ -108,8 +76,6 @@ impl Sending {
             moved: Arc::default(),
             began,
             started: began,
-            progressed: began,
-            broken: None,
         }
     }
 
@@ -119,8 +85,7 @@ impl Sending {
         stop: &CancellationToken,
     ) -> Result<Report, SessionError> {
         let mut line = Line::new(control);
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut pulse = Pulse::new();
         let mut stopped = false;
         let ending = loop {
             if let Some(ending) = self.act(&mut line).await {
@@ -140,14 +105,16 @@ impl Sending {
                 },
                 listed = next_listed(&mut self.listing), if may_list => self.hear_listed(listed),
                 Some(ended) = self.streams.join_next() => {
-                    self.note_stream(ended.unwrap_or_else(|failed| Err(Broken(failed.to_string()))));
+                    if let Err(Broken(detail)) = ended.unwrap_or_else(|failed| Err(Broken(failed.to_string()))) {
+                        pulse.note_broken(detail);
+                    }
                     continue;
                 }
                 () = stop.cancelled(), if !stopped => {
                     stopped = true;
                     Input::Stop(Stop::new(Reason::Interrupted, ""))
                 }
-                _ = ticks.tick() => self.tick(),
+                () = pulse.beat() => self.tick(&mut pulse),
             };
             self.feed(input);
         };
@@ -216,7 +183,7 @@ impl Sending {
             Layout::Files => (FILE_STREAMS, 1),
         };
         for _ in 0..streams {
-            let carrier = Carrier {
+            let stream = DataOut {
                 connection: self.connection.clone(),
                 session,
                 queue: Arc::clone(&self.queue),
@@ -224,21 +191,14 @@ impl Sending {
                 moved: Arc::clone(&self.moved),
             };
             match self.outgoing.layout {
-                Layout::Bundle => self.streams.spawn(carrier.bundle()),
-                Layout::Files => self.streams.spawn(carrier.files(files)),
+                Layout::Bundle => self.streams.spawn(stream.bundle()),
+                Layout::Files => self.streams.spawn(stream.files(files)),
             };
         }
     }
 
-    fn note_stream(&mut self, ended: Result<(), Broken>) {
-        if let Err(Broken(detail)) = ended {
-            self.broken.get_or_insert((Instant::now(), detail));
-        }
-    }
-
-    fn tick(&mut self) -> Input {
-        if self.progressed.elapsed() >= PROGRESS_INTERVAL && self.listed.entries > 0 {
-            self.progressed = Instant::now();
+    fn tick(&mut self, pulse: &mut Pulse) -> Input {
+        if self.listed.entries > 0 && pulse.is_progress_due() {
             let progress = Progress {
                 listed: self.listed,
                 list_complete: self.list_complete,
@@ -249,10 +209,7 @@ impl Sending {
             // A consumer that is behind misses a picture, not a fact.
             let _ = self.outgoing.events.try_send(Event::Progress(progress));
         }
-        match &self.broken {
-            Some((when, detail)) if when.elapsed() >= GRACE => Input::Lost(detail.clone()),
-            Some(_) | None => Input::Tick,
-        }
+        pulse.lost().map_or(Input::Tick, Input::Lost)
     }
 
     async fn tell(&self, event: Event) {
@@ -281,110 +238,4 @@ async fn next_listed(listing: &mut Option<mpsc::Receiver<Listed>>) -> Option<Lis
         Some(listing) => listing.recv().await,
         None => std::future::pending().await,
     }
-}
-
-/// Streams that share a bundle. Over QUIC a stream has a window of 1 MiB (a larger one can exceed the
-/// library's limit of out-of-order spans and kill the connection), so several are needed to fill a long
-/// path; over TCP all share one window and each only adds a thread that reads and writes files.
-fn bundle_streams(transport: TransportKind) -> usize {
-    match transport {
-        TransportKind::Tcp => 4,
-        TransportKind::Quic => 8,
-    }
-}
-
-/// What one data stream needs.
-struct Carrier {
-    connection: Connection,
-    session: SessionId,
-    queue: Arc<Queue>,
-    source: Source,
-    moved: Arc<Moved>,
-}
-
-impl Carrier {
-    /// Sends pieces back to back on one stream until the session ends.
-    async fn bundle(self) -> Result<(), Broken> {
-        let Some(piece) = self.queue.next(usize::MAX).await else { return Ok(()) };
-        let mut stream = self.open().await?;
-        let reading = self.reading(piece);
-        pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::Piece)).await?;
-        end(stream).await
-    }
-
-    /// Sends each piece on a stream of its own.
-    async fn files(self, most: usize) -> Result<(), Broken> {
-        while let Some(piece) = self.queue.next(most).await {
-            let mut stream = self.open().await?;
-            let reading = self.reading(piece);
-            pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::End)).await?;
-            end(stream).await?;
-        }
-        Ok(())
-    }
-
-    async fn open(&self) -> Result<Stream, Broken> {
-        let mut stream = self.connection.open_stream().await.map_err(|error| Broken(error.to_string()))?;
-        StreamKind::Data(self.session).write(&mut stream).await?;
-        Ok(stream)
-    }
-
-    fn reading(&self, piece: Piece) -> Arc<Mutex<Reading>> {
-        let mut reading = Reading::new(self.source.clone());
-        reading.begin(piece);
-        Arc::new(Mutex::new(reading))
-    }
-
-    /// Fills the next block; `None` when there is nothing more to send on this stream.
-    async fn fill(
-        &self,
-        reading: Arc<Mutex<Reading>>,
-        mut block: Vec<u8>,
-        next: Next,
-    ) -> Result<Option<Vec<u8>>, Broken> {
-        block.clear();
-        while block.is_empty() {
-            if lock(&reading).is_idle() {
-                match next {
-                    Next::End => return Ok(None),
-                    Next::Piece => match self.queue.next(usize::MAX).await {
-                        Some(piece) => lock(&reading).begin(piece),
-                        None => return Ok(None),
-                    },
-                }
-            }
-            let reading = Arc::clone(&reading);
-            let read;
-            (block, read) = super::blocking(move || {
-                let read = lock(&reading).fill(&mut block);
-                (block, read)
-            })
-            .await;
-            self.moved.content.fetch_add(read.content, Ordering::Relaxed);
-            self.moved.digest.fetch_add(read.digest, Ordering::Relaxed);
-        }
-        Ok(Some(block))
-    }
-}
-
-/// Ends a stream and waits for the receiver to end its side, which says that it took everything. A stream
-/// dropped before that is reset, and one that is short may be gone before its negotiation was answered.
-async fn end(mut stream: Stream) -> Result<(), Broken> {
-    stream.close().await?;
-    match stream.read(&mut [0]).await? {
-        0 => Ok(()),
-        _ => Err(Broken("the receiver spoke on a data stream".into())),
-    }
-}
-
-/// What follows a piece on its stream.
-#[derive(Debug, Clone, Copy)]
-enum Next {
-    Piece,
-    End,
-}
-
-/// What is being read is whole between any two blocks, so a panic leaves it usable.
-fn lock(reading: &Mutex<Reading>) -> std::sync::MutexGuard<'_, Reading> {
-    reading.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,136 @@
+//! A data stream of the sender: its async half, which moves blocks from where they are read.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use futures::{AsyncReadExt as _, AsyncWriteExt as _};
+use ketch_protocol::{
+    io::{StreamKind, pump_out},
+    message::SessionId,
+};
+
+use super::{
+    blocking,
+    pulse::Broken,
+    queue::{Piece, Queue},
+    reading::Reading,
+};
+use crate::{
+    swarm::{Connection, Stream, TransportKind},
+    tree::Source,
+};
+
+/// Bytes that the data streams of a session have read.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    pub(super) content: AtomicU64,
+    pub(super) digest: AtomicU64,
+}
+
+/// Streams that share a bundle. Over QUIC a stream has a window of 1 MiB (a larger one can exceed the
+/// library's limit of out-of-order spans and kill the connection), so several are needed to fill a long
+/// path; over TCP all share one window and each only adds a thread that reads and writes files.
+pub(super) fn bundle_streams(transport: TransportKind) -> usize {
+    match transport {
+        TransportKind::Tcp => 4,
+        TransportKind::Quic => 8,
+    }
+}
+
+/// What a data stream of a session needs.
+pub(super) struct DataOut {
+    pub(super) connection: Connection,
+    pub(super) session: SessionId,
+    pub(super) queue: Arc<Queue>,
+    pub(super) source: Source,
+    pub(super) moved: Arc<Moved>,
+}
+
+impl DataOut {
+    /// Sends pieces back to back on one stream until the session ends.
+    pub(super) async fn bundle(self) -> Result<(), Broken> {
+        let Some(piece) = self.queue.next(usize::MAX).await else { return Ok(()) };
+        let mut stream = self.open().await?;
+        let reading = self.reading(piece);
+        pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::Piece)).await?;
+        end(stream).await
+    }
+
+    /// Sends each piece on a stream of its own.
+    pub(super) async fn files(self, most: usize) -> Result<(), Broken> {
+        while let Some(piece) = self.queue.next(most).await {
+            let mut stream = self.open().await?;
+            let reading = self.reading(piece);
+            pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::End)).await?;
+            end(stream).await?;
+        }
+        Ok(())
+    }
+
+    async fn open(&self) -> Result<Stream, Broken> {
+        let mut stream = self.connection.open_stream().await.map_err(|error| Broken(error.to_string()))?;
+        StreamKind::Data(self.session).write(&mut stream).await?;
+        Ok(stream)
+    }
+
+    fn reading(&self, piece: Piece) -> Arc<Mutex<Reading>> {
+        let mut reading = Reading::new(self.source.clone());
+        reading.begin(piece);
+        Arc::new(Mutex::new(reading))
+    }
+
+    /// Fills the next block; `None` when there is nothing more to send on this stream.
+    async fn fill(
+        &self,
+        reading: Arc<Mutex<Reading>>,
+        mut block: Vec<u8>,
+        next: Next,
+    ) -> Result<Option<Vec<u8>>, Broken> {
+        block.clear();
+        while block.is_empty() {
+            if lock(&reading).is_idle() {
+                match next {
+                    Next::End => return Ok(None),
+                    Next::Piece => match self.queue.next(usize::MAX).await {
+                        Some(piece) => lock(&reading).begin(piece),
+                        None => return Ok(None),
+                    },
+                }
+            }
+            let reading = Arc::clone(&reading);
+            let read;
+            (block, read) = blocking(move || {
+                let read = lock(&reading).fill(&mut block);
+                (block, read)
+            })
+            .await;
+            self.moved.content.fetch_add(read.content, Ordering::Relaxed);
+            self.moved.digest.fetch_add(read.digest, Ordering::Relaxed);
+        }
+        Ok(Some(block))
+    }
+}
+
+/// Ends a stream and waits for the receiver to end its side, which says that it took everything. A stream
+/// dropped before that is reset, and one that is short may be gone before its negotiation was answered.
+async fn end(mut stream: Stream) -> Result<(), Broken> {
+    stream.close().await?;
+    match stream.read(&mut [0]).await? {
+        0 => Ok(()),
+        _ => Err(Broken("the receiver spoke on a data stream".into())),
+    }
+}
+
+/// What follows a piece on its stream.
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    Piece,
+    End,
+}
+
+/// What is being read is whole between any two blocks, so a panic leaves it usable.
+fn lock(reading: &Mutex<Reading>) -> MutexGuard<'_, Reading> {
+    reading.lock().unwrap_or_else(PoisonError::into_inner)
+}
