@@ -1,4 +1,4 @@
-//! The commands `fixture` and `digest`, as a person runs them.
+//! The commands `fixture`, `diverge` and `digest`, as a person runs them.
 
 use std::{
     os::unix::net::UnixListener,
@@ -33,6 +33,10 @@ fn a_fixture_is_written_as_asked_and_said_so() {
     let place = tempfile::tempdir().unwrap();
     let cases = [
         ("small --out a --files 3 --bytes 100", "files: 3, directories: 1, symlinks: 0, bytes: 300\n"),
+        ("large --bytes 7 --out c", "files: 1, directories: 0, symlinks: 0, bytes: 7\n"),
+        ("large8 --bytes 7 --out d", "files: 8, directories: 0, symlinks: 0, bytes: 56\n"),
+        ("tree --unit-bytes 0 --out e", "files: 100, directories: 9, symlinks: 0, bytes: 0\n"),
+        ("million --files 1 --out f", "files: 1, directories: 1, symlinks: 0, bytes: 0\n"),
         ("source --files 0 --out b", "files: 0, directories: 0, symlinks: 0, bytes: 0\n"),
     ];
     for (arguments, expected) in cases {
@@ -52,6 +56,27 @@ fn digests_agree_for_one_seed_and_differ_for_two() {
     let (first, second, other) = (digest("a", "1"), digest("b", "1"), digest("c", "2"));
     assert_eq!(first, second);
     assert!(first.0 != other.0 && first.1 != other.1 && first.0 != first.1);
+}
+
+#[test]
+fn two_copies_come_apart_as_asked_and_said_so() {
+    let cases = [
+        ("edit", "changed: files: 24, bytes: 915\n", "only times: 1,"),
+        ("move", "moved: files: 50, bytes: 25334\n", "least to transfer: 0 bytes\n"),
+        ("insert", "changed: files: 1, bytes: 1\n", "least to transfer: 1 bytes\n"),
+        ("touch", "only times: 100,", "least to transfer: 0 bytes\n"),
+        ("chmod", "only modes: 28\n", "least to transfer: 0 bytes\n"),
+    ];
+    for (kind, does, costs) in cases {
+        let place = tempfile::tempdir().unwrap();
+        for out in ["a", "b"] {
+            printed(&["fixture", "tree", "--unit-bytes", "100", "--out", out], place.path());
+        }
+        let said = printed(&["diverge", kind, "--source", "a", "--target", "b"], place.path());
+        assert!(said.contains(does) && said.contains(costs), "{kind}: {said}");
+        let digest = |name| printed(&["digest", "--full", name], place.path());
+        assert_ne!(digest("a"), digest("b"), "{kind}");
+    }
 }
 
 #[test]
@@ -93,9 +118,10 @@ fn a_digest_names_what_it_left_out() {
 fn a_failure_names_step_place_and_cause_and_exits_with_1() {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("file"), "").unwrap();
-    let cases: [(&[&str], &str); 2] = [
+    let cases: [(&[&str], &str); 3] = [
         (&["digest", "missing"], "error: cannot read the directory missing: No such file"),
         (&["fixture", "names", "--out", "."], "error: . is not empty"),
+        (&["diverge", "move", "--source", ".", "--target", "."], "error: source and target are both "),
     ];
     for (arguments, expected) in cases {
         let (code, errors) = failure(arguments, place.path());
@@ -107,8 +133,10 @@ fn a_failure_names_step_place_and_cause_and_exits_with_1() {
 #[test]
 fn wrong_usage_exits_with_2() {
     let place = tempfile::tempdir().unwrap();
-    let cases: [&[&str]; 4] = [
+    let cases: [&[&str]; 6] = [
         &[],
+        &["diverge", "move", "--source", "a"],
+        &["diverge", "shuffle", "--source", "a", "--target", "b"],
         &["fixture", "small"],
         &["fixture", "names", "--out", "a", "--files", "3"],
         &["fixture", "huge", "--out", "a"],

@@ -1,0 +1,37 @@
+//! Arguments, and what each command does with them: one file per command.
+
+mod digest;
+mod diverge;
+mod fixture;
+
+use std::io;
+
+use clap::{Parser, Subcommand};
+
+/// Measures why a transfer is as fast as it is.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write a tree that is the same on every machine
+    #[command(subcommand)]
+    Fixture(fixture::Fixture),
+    /// Make two copies of a tree differ in a known way
+    Diverge(diverge::Diverge),
+    /// Print one hash of a tree, made without the product's code
+    Digest(digest::Digest),
+}
+
+/// Does what `arguments` ask and writes results to `out`.
+pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Result<()> {
+    match arguments.command {
+        Command::Fixture(fixture) => fixture::run(fixture, out),
+        Command::Diverge(diverge) => diverge::run(diverge, out),
+        Command::Digest(digest) => digest::run(digest, out),
+    }
+}
