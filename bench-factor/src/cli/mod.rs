@@ -3,8 +3,10 @@
 mod digest;
 mod diverge;
 mod fixture;
+#[cfg(target_os = "linux")]
+mod link;
 
-use std::io;
+use std::{io, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -25,13 +27,20 @@ enum Command {
     Diverge(diverge::Diverge),
     /// Print one hash of a tree, made without the product's code
     Digest(digest::Digest),
+    /// Join two hosts by an emulated path, on this machine
+    #[cfg(target_os = "linux")]
+    #[command(subcommand)]
+    Link(link::Link),
 }
 
-/// Does what `arguments` ask and writes results to `out`.
-pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Result<()> {
+/// Does what `arguments` ask and writes results to `out`; returns how to exit.
+pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
     match arguments.command {
-        Command::Fixture(fixture) => fixture::run(fixture, out),
-        Command::Diverge(diverge) => diverge::run(diverge, out),
-        Command::Digest(digest) => digest::run(digest, out),
+        Command::Fixture(fixture) => fixture::run(fixture, out)?,
+        Command::Diverge(diverge) => diverge::run(diverge, out)?,
+        Command::Digest(digest) => digest::run(digest, out)?,
+        #[cfg(target_os = "linux")]
+        Command::Link(link) => return link::run(link, out),
     }
+    Ok(ExitCode::SUCCESS)
 }
