@@ -3,6 +3,8 @@
 mod digest;
 mod diverge;
 mod fixture;
+mod pipe;
+mod tools;
 
 use std::io;
 
@@ -25,6 +27,11 @@ enum Command {
     Diverge(diverge::Diverge),
     /// Print one hash of a tree, made without the product's code
     Digest(digest::Digest),
+    /// Run other people's programs on the same work, and ketch beside them
+    Tools(tools::Tools),
+    /// Become a command whose input and output are a TCP connection
+    #[command(hide = true)]
+    Pipe(pipe::Pipe),
 }
 
 /// Does what `arguments` ask and writes results to `out`.
@@ -33,5 +40,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         Command::Fixture(fixture) => fixture::run(fixture, out),
         Command::Diverge(diverge) => diverge::run(diverge, out),
         Command::Digest(digest) => digest::run(digest, out),
+        Command::Tools(tools) => tools::run(tools, out),
+        Command::Pipe(pipe) => pipe::run(pipe),
     }
 }
