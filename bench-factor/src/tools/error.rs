@@ -6,7 +6,7 @@ use std::{
     process::ExitStatus,
 };
 
-use ketch_fixtures::{digest::DigestError, diverge::DivergeError, tree::TreeError};
+use ketch_fixtures::{diverge::DivergeError, refused::Refused, tree::TreeError};
 
 use super::text::shown;
 
@@ -33,7 +33,7 @@ pub(crate) enum ToolsError {
     Diverge(#[from] DivergeError),
     /// A digest could not be made.
     #[error(transparent)]
-    Digest(#[from] DigestError),
+    Digest(#[from] Refused),
     /// The plan cannot be read as one.
     #[error("the plan {} makes no sense", shown(path))]
     Plan { path: PathBuf, source: toml::de::Error },
