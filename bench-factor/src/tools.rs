@@ -7,6 +7,7 @@
 mod adapter;
 mod error;
 mod installed;
+mod interrupt;
 mod memory;
 mod observation;
 mod parts;
@@ -64,6 +65,7 @@ pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), Too
         say(out, obstacle)?;
     }
     fs::create_dir_all(&options.out).map_err(io_error("make the folder", &options.out))?;
+    interrupt::hold()?;
     let turns = turns(&can, plan.rounds, plan.seed);
     let observations = observe_all(&bench, &turns, &options.out.join("rows.csv"), out)?;
     let text = summary_text(&observations, &obstacles, plan.reference());
@@ -135,7 +137,7 @@ fn observe_all(
     observation::write_columns(&mut file).map_err(io_error("write to", rows))?;
     let mut observations = Vec::new();
     for turn in turns {
-        let outcome = bench.observe(&turn.condition);
+        let outcome = bench.observe(&turn.condition)?;
         let observation = Observation { turn: *turn, place: bench.place.to_string(), outcome };
         observation.write_row(&mut file).map_err(io_error("write to", rows))?;
         say(out, &format!("{}/{} {observation}", observations.len() + 1, turns.len()))?;

@@ -43,6 +43,9 @@ pub(crate) enum ToolsError {
     /// The kernel's counters are not as expected.
     #[error("{} has no line for {interface}", shown(path))]
     Counters { path: PathBuf, interface: &'static str },
+    /// Somebody wants the run to end.
+    #[error("interrupted")]
+    Interrupted,
     /// Some observations failed, so that the run as a whole has.
     #[error("{failed} of {total} observations failed or gave a copy that differs; the rows name them")]
     Unverified { failed: usize, total: usize },

@@ -16,7 +16,7 @@ use super::{
 
 /// Conditions as data. Every tool does every work in every scenario on every file system, once a round.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Plan {
     /// What is copied.
     pub(crate) work: Vec<Work>,

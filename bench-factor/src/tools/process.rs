@@ -17,6 +17,7 @@ use rustix::{
 
 use super::{
     error::{ToolsError, io_error},
+    interrupt,
     memory::Watch,
 };
 
@@ -164,13 +165,21 @@ impl Process {
         Ok(Self { program, child, handle, ended: false })
     }
 
-    /// Waits up to `limit` for its end, without reaping it.
+    /// Waits up to `limit` for its end, without reaping it. An interruption is an error, unless it has ended.
     fn has_ended(&self, limit: Duration) -> Result<bool, ToolsError> {
+        let interruption = interrupt::pending()?;
+        let mut handles =
+            [PollFd::new(&self.handle, PollFlags::IN), PollFd::new(&interruption, PollFlags::IN)];
+        self.poll(&mut handles, limit)?;
+        let [ended, interrupted] = handles.map(|handle| !handle.revents().is_empty());
+        if interrupted && !ended { Err(ToolsError::Interrupted) } else { Ok(ended) }
+    }
+
+    fn poll(&self, handles: &mut [PollFd<'_>], limit: Duration) -> Result<(), ToolsError> {
         let limit = Timespec::try_from(limit).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
         loop {
-            let mut handles = [PollFd::new(&self.handle, PollFlags::IN)];
-            match poll(&mut handles, Some(&limit)) {
-                Ok(ended) => return Ok(ended > 0),
+            match poll(handles, Some(&limit)) {
+                Ok(_) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(source) => return Err(self.io("wait for", source.into())),
             }

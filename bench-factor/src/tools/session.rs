@@ -57,9 +57,13 @@ struct Timing {
 }
 
 impl Bench {
-    /// Does what `condition` says.
-    pub(crate) fn observe(&self, condition: &Condition) -> Outcome {
-        self.measure(condition).unwrap_or_else(|error| Outcome::Failed(chain(&error)))
+    /// Does what `condition` says. Only an interruption is an error; other failures are the outcome.
+    pub(crate) fn observe(&self, condition: &Condition) -> Result<Outcome, ToolsError> {
+        match self.measure(condition) {
+            Err(ToolsError::Interrupted) => Err(ToolsError::Interrupted),
+            Err(error) => Ok(Outcome::Failed(chain(&error))),
+            Ok(outcome) => Ok(outcome),
+        }
     }
 
     fn measure(&self, condition: &Condition) -> Result<Outcome, ToolsError> {
