@@ -5,6 +5,8 @@ mod diverge;
 mod fixture;
 #[cfg(target_os = "linux")]
 mod link;
+mod pipe;
+mod tools;
 
 use std::{io, process::ExitCode};
 
@@ -31,6 +33,11 @@ enum Command {
     #[cfg(target_os = "linux")]
     #[command(subcommand)]
     Link(link::Link),
+    /// Run other people's programs on the same work, and ketch beside them
+    Tools(tools::Tools),
+    /// Become a command whose input and output are a TCP connection
+    #[command(hide = true)]
+    Pipe(pipe::Pipe),
 }
 
 /// Does what `arguments` ask and writes results to `out`; returns how to exit.
@@ -41,6 +48,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         Command::Digest(digest) => digest::run(digest, out)?,
         #[cfg(target_os = "linux")]
         Command::Link(link) => return link::run(link, out),
+        Command::Tools(tools) => tools::run(tools, out)?,
+        Command::Pipe(pipe) => pipe::run(pipe)?,
     }
     Ok(ExitCode::SUCCESS)
 }

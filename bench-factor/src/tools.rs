@@ -1,0 +1,168 @@
+//! Other people's programs on the same work: whole sessions, as a person would start them, timed from the
+//! outside. `docs/benchmarks/tools.md` tells the method.
+//!
+//! [`run`] reads a [`plan`], drops what cannot be run here and says so, puts the rest in a seeded
+//! [`schedule`], and makes each observation with [`session`], which starts what [`adapter`]s describe.
+
+mod adapter;
+mod error;
+mod installed;
+mod interrupt;
+mod memory;
+mod observation;
+mod parts;
+pub(crate) mod pipe;
+mod place;
+mod plan;
+mod process;
+mod schedule;
+mod session;
+mod source;
+mod summary;
+mod target;
+mod text;
+
+use std::{
+    env,
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use self::{
+    adapter::Tool,
+    error::{ToolsError, io_error},
+    observation::Observation,
+    place::Where,
+    plan::Plan,
+    schedule::{Condition, Turn, conditions, turns},
+    session::Bench,
+};
+
+/// What `bench-factor tools` was asked for.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// The plan to run.
+    pub(crate) plan: PathBuf,
+    /// An emulated path, instead of what the plan names.
+    pub(crate) link: Option<String>,
+    /// Where the rows and the summary go; made if missing.
+    pub(crate) out: PathBuf,
+    /// Sources, images and targets go below this folder.
+    pub(crate) scratch: PathBuf,
+    /// The `ketch` program; that beside this one where none is named.
+    pub(crate) ketch: Option<PathBuf>,
+}
+
+/// Runs a plan. Rows go to `rows.csv` as they come, the summary to `summary.txt`; progress and the summary
+/// are written to `out`. Fails at the end if any observation has.
+pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), ToolsError> {
+    let plan = Plan::read(&options.plan)?;
+    let bench = bench(options, &plan)?;
+    let (can, obstacles) = sort_out(conditions(&plan), &bench);
+    for obstacle in &obstacles {
+        say(out, obstacle)?;
+    }
+    fs::create_dir_all(&options.out).map_err(io_error("make the folder", &options.out))?;
+    interrupt::hold()?;
+    let turns = turns(&can, plan.rounds, plan.seed);
+    let observations = observe_all(&bench, &turns, &options.out.join("rows.csv"), out)?;
+    let text = summary_text(&observations, &obstacles, plan.reference());
+    say(out, &text)?;
+    let path = options.out.join("summary.txt");
+    fs::write(&path, text).map_err(io_error("write", &path))?;
+    verdict(&observations)
+}
+
+fn bench(options: &Options, plan: &Plan) -> Result<Bench, ToolsError> {
+    let bench_factor = env::current_exe().map_err(io_error("find", Path::new("this program")))?;
+    let beside = bench_factor.with_file_name("ketch");
+    let scratch = &options.scratch;
+    Ok(Bench {
+        place: Where::new(options.link.clone().or_else(|| plan.link.clone()))?,
+        scratch: scratch.canonicalize().map_err(io_error("find", scratch))?,
+        ketch: options.ketch.clone().unwrap_or(beside),
+        bench_factor,
+        seed: plan.seed,
+        limit: Duration::from_secs(plan.limit_s),
+    })
+}
+
+/// The conditions that can be run here, and a line for each other one that says why not.
+fn sort_out(conditions: Vec<Condition>, bench: &Bench) -> (Vec<Condition>, Vec<String>) {
+    let mut obstacles = Vec::new();
+    let can = conditions.into_iter().filter(|condition| match obstacle(condition, bench) {
+        None => true,
+        Some(obstacle) if obstacles.contains(&obstacle) => false,
+        Some(obstacle) => {
+            obstacles.push(obstacle);
+            false
+        }
+    });
+    (can.collect(), obstacles)
+}
+
+/// Why a condition cannot be run here.
+fn obstacle(condition: &Condition, bench: &Bench) -> Option<String> {
+    let Condition { scenario, target, tool, .. } = *condition;
+    if let Some(why) = tool.unfit(scenario, target) {
+        return Some(format!("left out: {tool}, {scenario}, to {target}: {why}"));
+    }
+    let needs = tool.adapter().needs;
+    if let Some(missing) = needs.iter().find(|program| !is_there(program, bench)) {
+        return Some(format!("missing: {tool}: {missing} is not installed"));
+    }
+    if let Some(missing) = target.needs().iter().find(|program| !is_there(program, bench)) {
+        return Some(format!("missing: all to {target}: {missing} is not installed"));
+    }
+    let root = rustix::process::getuid().is_root();
+    (target.needs_root() && !root).then(|| format!("missing: all to {target}: mounting it takes root"))
+}
+
+fn is_there(program: &str, bench: &Bench) -> bool {
+    match program {
+        "ketch" => installed::is_program(&bench.ketch),
+        other => installed::find(other).is_some(),
+    }
+}
+
+fn observe_all(
+    bench: &Bench,
+    turns: &[Turn],
+    rows: &Path,
+    out: &mut impl io::Write,
+) -> Result<Vec<Observation>, ToolsError> {
+    let mut file = File::create(rows).map_err(io_error("make the file", rows))?;
+    observation::write_columns(&mut file).map_err(io_error("write to", rows))?;
+    let mut observations = Vec::new();
+    for turn in turns {
+        let outcome = bench.observe(&turn.condition)?;
+        let observation = Observation { turn: *turn, place: bench.place.to_string(), outcome };
+        observation.write_row(&mut file).map_err(io_error("write to", rows))?;
+        say(out, &format!("{}/{} {observation}", observations.len() + 1, turns.len()))?;
+        observations.push(observation);
+    }
+    Ok(observations)
+}
+
+fn summary_text(observations: &[Observation], obstacles: &[String], reference: Tool) -> String {
+    let mut text = Vec::new();
+    let lines = obstacles.iter().try_for_each(|obstacle| writeln!(text, "{obstacle}"));
+    let tables = lines.and_then(|()| summary::write(observations, reference, &mut text));
+    tables.expect("a vector takes any number of bytes");
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// An unverified copy fails the run.
+fn verdict(observations: &[Observation]) -> Result<(), ToolsError> {
+    let failed = observations.iter().filter(|observation| observation.verified().is_none()).count();
+    match failed {
+        0 => Ok(()),
+        failed => Err(ToolsError::Unverified { failed, total: observations.len() }),
+    }
+}
+
+fn say(out: &mut impl io::Write, line: &str) -> Result<(), ToolsError> {
+    writeln!(out, "{line}").map_err(io_error("write to", Path::new("standard output")))
+}

@@ -1,0 +1,60 @@
+//! Why a run of tools could not begin, go on, or be believed.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitStatus,
+};
+
+use ketch_fixtures::{diverge::DivergeError, refused::Refused, tree::TreeError};
+
+use super::text::shown;
+
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ToolsError {
+    /// The operating system refused a step.
+    #[error("cannot {action} {}", shown(path))]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    /// A program could not be started.
+    #[error("cannot start {program}")]
+    Start { program: String, source: io::Error },
+    /// A program ended with failure.
+    #[error("{program} ended with {status}: {said}")]
+    Failed { program: String, status: ExitStatus, said: String },
+    /// A program neither ended nor got ready in time.
+    #[error("{program} {missed} within {limit_s} s: {said}")]
+    Late { program: String, missed: &'static str, limit_s: u64, said: String },
+    /// A source tree could not be made.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// A source and an earlier copy of it could not be made to differ.
+    #[error(transparent)]
+    Diverge(#[from] DivergeError),
+    /// A digest could not be made.
+    #[error(transparent)]
+    Digest(#[from] Refused),
+    /// The plan cannot be read as one.
+    #[error("the plan {} makes no sense", shown(path))]
+    Plan { path: PathBuf, source: toml::de::Error },
+    /// The plan can be read, and asks for what cannot be done.
+    #[error("the plan asks for {asked}, {reason}")]
+    Asked { asked: String, reason: String },
+    /// The kernel's counters are not as expected.
+    #[error("{} has no line for {interface}", shown(path))]
+    Counters { path: PathBuf, interface: &'static str },
+    /// Somebody wants the run to end.
+    #[error("interrupted")]
+    Interrupted,
+    /// Some observations failed, so that the run as a whole has.
+    #[error("{failed} of {total} observations failed or gave a copy that differs; the rows name them")]
+    Unverified { failed: usize, total: usize },
+}
+
+/// For `map_err`: names the step and the place of an `io::Error`.
+pub(crate) fn io_error<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(io::Error) -> ToolsError + 'a {
+    move |source| ToolsError::Io { action, path: path.to_owned(), source }
+}
