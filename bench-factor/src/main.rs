@@ -1,6 +1,7 @@
 //! The `bench-factor` command: measures why a transfer is as fast as it is, and makes what it is measured on.
 
 mod cli;
+#[cfg(target_os = "linux")]
 mod tools;
 
 use std::{
@@ -10,10 +11,10 @@ use std::{
 
 use clap::Parser as _;
 
-/// Exits with 0 on success and 1 on failure; clap exits with 2 on wrong usage.
+/// Exits with 0 on success, 1 on failure, or as a command does that it ran; clap exits with 2 on wrong usage.
 fn main() -> ExitCode {
     match cli::run(cli::Arguments::parse(), &mut io::stdout().lock()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // Nowhere is left to report that standard error cannot be written.
             let _ = writeln!(io::stderr(), "error: {error:#}");

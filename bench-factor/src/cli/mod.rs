@@ -3,10 +3,14 @@
 mod digest;
 mod diverge;
 mod fixture;
+#[cfg(target_os = "linux")]
+mod link;
+#[cfg(target_os = "linux")]
 mod pipe;
+#[cfg(target_os = "linux")]
 mod tools;
 
-use std::io;
+use std::{io, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -27,20 +31,31 @@ enum Command {
     Diverge(diverge::Diverge),
     /// Print one hash of a tree, made without the product's code
     Digest(digest::Digest),
+    /// Join two hosts by an emulated path, on this machine
+    #[cfg(target_os = "linux")]
+    #[command(subcommand)]
+    Link(link::Link),
     /// Run other people's programs on the same work, and ketch beside them
+    #[cfg(target_os = "linux")]
     Tools(tools::Tools),
     /// Become a command whose input and output are a TCP connection
+    #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Pipe(pipe::Pipe),
 }
 
-/// Does what `arguments` ask and writes results to `out`.
-pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Result<()> {
+/// Does what `arguments` ask and writes results to `out`; returns how to exit.
+pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
     match arguments.command {
-        Command::Fixture(fixture) => fixture::run(fixture, out),
-        Command::Diverge(diverge) => diverge::run(diverge, out),
-        Command::Digest(digest) => digest::run(digest, out),
-        Command::Tools(tools) => tools::run(tools, out),
-        Command::Pipe(pipe) => pipe::run(pipe),
+        Command::Fixture(fixture) => fixture::run(fixture, out)?,
+        Command::Diverge(diverge) => diverge::run(diverge, out)?,
+        Command::Digest(digest) => digest::run(digest, out)?,
+        #[cfg(target_os = "linux")]
+        Command::Link(link) => return link::run(link, out),
+        #[cfg(target_os = "linux")]
+        Command::Tools(tools) => tools::run(tools, out)?,
+        #[cfg(target_os = "linux")]
+        Command::Pipe(pipe) => match pipe::run(pipe)? {},
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,208 @@
+//! `link`: runs commands on two hosts that an emulated path joins, and measures that path itself.
+
+use std::{
+    fs,
+    io,
+    path::PathBuf,
+    process::{Command, ExitCode, ExitStatus},
+    str::FromStr,
+};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use ketch_lab::{
+    Crossing, Options, Path,
+    model::{Jitter, Loss},
+    probe::{DirectionProbe, ProbeReport},
+    profile::Profile,
+    report::{DirectionReport, Report},
+    units::{Queue, Rate, TcpMemory, UnitError, parse_ns},
+};
+use serde::Serialize;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Link {
+    /// Run one command on each host; ends as the one on A does
+    Run {
+        #[command(flatten)]
+        emulation: Emulation,
+        /// What host A runs, by `sh -c`; PEER_IP and PEER_IP6 name host B
+        #[arg(long, value_name = "CMD")]
+        a: String,
+        /// What host B runs; it is started first, and ended when A's ends
+        #[arg(long, value_name = "CMD")]
+        b: String,
+    },
+    /// Be on host A, with PEER_IP and PEER_IP6 naming host B
+    Shell {
+        #[command(flatten)]
+        emulation: Emulation,
+        /// What host B runs meanwhile
+        #[arg(long, value_name = "CMD")]
+        b: Option<String>,
+    },
+    /// Measure the emulated path itself; ends with 1 when it is not as asked
+    Probe {
+        #[command(flatten)]
+        emulation: Emulation,
+    },
+}
+
+/// The path and how it is emulated. What may differ by direction is written `A-TO-B/B-TO-A`.
+#[derive(Debug, Args)]
+pub(super) struct Emulation {
+    /// A path from the table: lan, wifi, de-us-100, de-us-200, de-us-1g, satellite or mobile, each also with
+    /// -shallow or -lossy behind it
+    #[arg(long, value_name = "NAME", required_unless_present_all = ["rate", "rtt"])]
+    profile: Option<String>,
+    /// How fast the bottleneck is, like 200mbit or 20mbit/100mbit
+    #[arg(long, value_name = "RATE", conflicts_with = "profile", requires = "rtt")]
+    rate: Option<BothWays<Rate>>,
+    /// The round-trip time, half of it in each direction
+    #[arg(long, value_name = "TIME", conflicts_with = "profile", requires = "rate", value_parser = parse_ns)]
+    rtt: Option<u64>,
+    /// How much the bottleneck's queue holds, like 0.25bdp or 64K [default: 1bdp, or the profile's]
+    #[arg(long, value_name = "SIZE")]
+    queue: Option<BothWays<Queue>>,
+    /// The share of packets lost behind the bottleneck, like 0.001, or 0.001:10 in bursts of ten [default: 0,
+    /// or the profile's]
+    #[arg(long, value_name = "SHARE")]
+    loss: Option<BothWays<Loss>>,
+    /// By how much the delay of each direction varies [default: 0, or the profile's]
+    #[arg(long, value_name = "TIME", value_parser = parse_ns)]
+    jitter: Option<u64>,
+    /// Another seed loses other packets
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    seed: u64,
+    /// The limit of the TCP buffers of both hosts: stock, or a size like 64M
+    #[arg(long, value_name = "SIZE", default_value = "stock")]
+    tcp_mem: TcpMemory,
+    /// Let no super-packets cross between the kernel and the emulator
+    #[arg(long)]
+    plain: bool,
+    /// Write what happened on the path to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// A quantity of each direction.
+#[derive(Debug, Clone, Copy)]
+struct BothWays<T> {
+    a_to_b: T,
+    b_to_a: T,
+}
+
+impl<T: FromStr<Err = UnitError> + Copy> FromStr for BothWays<T> {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (a_to_b, b_to_a) = text.split_once('/').unwrap_or((text, text));
+        Ok(Self { a_to_b: a_to_b.parse()?, b_to_a: b_to_a.parse()? })
+    }
+}
+
+pub(super) fn run(link: Link, out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
+    ketch_lab::gain_access()?;
+    match link {
+        Link::Run { emulation, a, b } => {
+            let path = emulation.path()?;
+            let status = path.run_both(by_shell(&a), by_shell(&b))?;
+            conclude(path, &emulation, status)
+        }
+        Link::Shell { emulation, b } => {
+            let path = emulation.path()?;
+            let shell = std::env::var_os("SHELL").unwrap_or_else(|| "sh".into());
+            let status = path.run_shell(Command::new(shell), b.as_deref().map(by_shell))?;
+            conclude(path, &emulation, status)
+        }
+        Link::Probe { emulation } => {
+            let probe = ketch_lab::probe::probe(emulation.path()?)?;
+            emulation.write_report(&probe)?;
+            print_probe(&probe, out)?;
+            Ok(if probe.as_asked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+impl Emulation {
+    fn path(&self) -> anyhow::Result<Path> {
+        let crossing = if self.plain { Crossing::Plain } else { Crossing::Super };
+        let options = Options { seed: self.seed, tcp_memory: self.tcp_mem, crossing };
+        Ok(Path::new(self.profile()?, options)?)
+    }
+
+    fn profile(&self) -> anyhow::Result<Profile> {
+        let mut profile = match (&self.profile, self.rate, self.rtt) {
+            (None, Some(rate), Some(rtt_ns)) => {
+                let mut profile = Profile::even(rate.a_to_b, rtt_ns, Queue::Bdp(1.0));
+                profile.b_to_a = Profile::even(rate.b_to_a, rtt_ns, Queue::Bdp(1.0)).b_to_a;
+                profile
+            }
+            (name, _, _) => Profile::named(name.as_deref().unwrap_or_default())?,
+        };
+        let rtt_ns = profile.rtt_ns();
+        if let Some(queue) = self.queue {
+            profile.a_to_b.queue_bytes = queue.a_to_b.bytes(profile.a_to_b.rate, rtt_ns);
+            profile.b_to_a.queue_bytes = queue.b_to_a.bytes(profile.b_to_a.rate, rtt_ns);
+        }
+        if let Some(loss) = self.loss {
+            (profile.a_to_b.loss, profile.b_to_a.loss) = (loss.a_to_b, loss.b_to_a);
+        }
+        if let Some(jitter_ns) = self.jitter {
+            let jitter = Jitter::even(jitter_ns);
+            (profile.a_to_b.jitter, profile.b_to_a.jitter) = (jitter, jitter);
+        }
+        Ok(profile)
+    }
+
+    fn write_report(&self, report: &impl Serialize) -> anyhow::Result<()> {
+        let Some(file) = &self.report else { return Ok(()) };
+        let json = serde_json::to_vec_pretty(report).context("cannot put the report into JSON")?;
+        fs::write(file, json).with_context(|| format!("cannot write the report to {}", file.display()))
+    }
+}
+
+fn by_shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+/// Reports on the path and ends as the command on host A did.
+fn conclude(path: Path, emulation: &Emulation, status: ExitStatus) -> anyhow::Result<ExitCode> {
+    let report = path.finish()?;
+    emulation.write_report(&report)?;
+    // Standard output is that of the commands.
+    let _ = summarise(&report, &mut io::stderr());
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+fn summarise(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
+    for (name, direction) in [("a to b", &report.a_to_b), ("b to a", &report.b_to_a)] {
+        let DirectionReport { packets_in, bytes_in, packets_out, bytes_out, .. } = direction;
+        let (dropped, lost) = (direction.queue_dropped_packets, direction.lost_packets);
+        write!(out, "link: {name}: {packets_in} packets ({bytes_in} bytes) in, ")?;
+        writeln!(out, "{packets_out} ({bytes_out}) out, {dropped} dropped by the queue, {lost} lost")?;
+    }
+    report.invalid_because.iter().try_for_each(|fault| writeln!(out, "link: this run is invalid: {fault}"))
+}
+
+fn print_probe(probe: &ProbeReport, out: &mut impl io::Write) -> io::Result<()> {
+    for (name, direction) in [("a to b", &probe.a_to_b), ("b to a", &probe.b_to_a)] {
+        print_direction(name, direction, out)?;
+    }
+    probe.path.invalid_because.iter().try_for_each(|fault| writeln!(out, "off: {fault}"))
+}
+
+fn print_direction(name: &str, probe: &DirectionProbe, out: &mut impl io::Write) -> io::Result<()> {
+    let (p50_ms, p99_ms) = (probe.delay_error_p50_ms, probe.delay_error_p99_ms);
+    writeln!(
+        out,
+        "{name}: delay error: {p50_ms:.3} ms at the median, {p99_ms:.3} ms at the 99th percentile"
+    )?;
+    writeln!(out, "{name}: rate: {:.2} Mbit/s, {:.2} asked", probe.rate_mbit, probe.asked_rate_mbit)?;
+    let (lost, asked) = (probe.lost_packets, probe.asked_lost_packets);
+    writeln!(out, "{name}: lost: {lost} of {} packets, {asked:.1} expected", probe.packets)?;
+    probe.off.iter().try_for_each(|what| writeln!(out, "off: {name}: {what}"))
+}
