@@ -80,7 +80,11 @@ fn a_tool_that_fails_has_its_row_and_fails_the_run() {
     let run = tools(&plan, &["--ketch", "/bin/false"]);
     assert_eq!(run.output.status.code(), Some(1));
     assert!(run.errors().contains("1 of 1 observations failed"), "{}", run.errors());
-    assert!(run.rows()[0].contains(",failed,") && run.rows()[0].contains("did not get ready"), "{:?}", run.rows());
+    assert!(
+        run.rows()[0].contains(",failed,") && run.rows()[0].contains("did not get ready"),
+        "{:?}",
+        run.rows()
+    );
 }
 
 #[test]
@@ -90,7 +94,11 @@ fn what_is_missing_is_listed_and_does_not_fail_the_run() {
     let run = tools(&plan, &["--ketch", "/nowhere/ketch"]);
     assert!(run.output.status.success(), "{}", run.errors());
     assert!(run.said().contains("missing: ketch-tcp: ketch is not installed"), "{}", run.said());
-    assert!(run.said().contains("left out: btrfs-send, fresh, to folder: copies to btrfs only"), "{}", run.said());
+    assert!(
+        run.said().contains("left out: btrfs-send, fresh, to folder: copies to btrfs only"),
+        "{}",
+        run.said()
+    );
     assert!(run.rows().is_empty());
 }
 
