@@ -1,6 +1,7 @@
 //! The `bench-factor` command: measures why a transfer is as fast as it is, and makes what it is measured on.
 
 mod cli;
+#[cfg(target_os = "linux")]
 mod tools;
 
 use std::{

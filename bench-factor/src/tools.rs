@@ -80,7 +80,7 @@ fn bench(options: &Options, plan: &Plan) -> Result<Bench, ToolsError> {
     let beside = bench_factor.with_file_name("ketch");
     let scratch = &options.scratch;
     Ok(Bench {
-        place: Where::new(options.link.clone().or_else(|| plan.link.clone()))?,
+        place: Where::new(options.link.as_deref().or(plan.link.as_deref()))?,
         scratch: scratch.canonicalize().map_err(io_error("find", scratch))?,
         ketch: options.ketch.clone().unwrap_or(beside),
         bench_factor,
@@ -108,6 +108,9 @@ fn obstacle(condition: &Condition, bench: &Bench) -> Option<String> {
     let Condition { scenario, target, tool, .. } = *condition;
     if let Some(why) = tool.unfit(scenario, target) {
         return Some(format!("left out: {tool}, {scenario}, to {target}: {why}"));
+    }
+    if tool.adapter().source == adapter::Source::Image && !bench.place.shares_mounts() {
+        return Some(format!("left out: {tool}: what it mounts is seen on its own host only"));
     }
     let needs = tool.adapter().needs;
     if let Some(missing) = needs.iter().find(|program| !is_there(program, bench)) {

@@ -5,7 +5,9 @@ mod diverge;
 mod fixture;
 #[cfg(target_os = "linux")]
 mod link;
+#[cfg(target_os = "linux")]
 mod pipe;
+#[cfg(target_os = "linux")]
 mod tools;
 
 use std::{io, process::ExitCode};
@@ -34,8 +36,10 @@ enum Command {
     #[command(subcommand)]
     Link(link::Link),
     /// Run other people's programs on the same work, and ketch beside them
+    #[cfg(target_os = "linux")]
     Tools(tools::Tools),
     /// Become a command whose input and output are a TCP connection
+    #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Pipe(pipe::Pipe),
 }
@@ -48,8 +52,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         Command::Digest(digest) => digest::run(digest, out)?,
         #[cfg(target_os = "linux")]
         Command::Link(link) => return link::run(link, out),
+        #[cfg(target_os = "linux")]
         Command::Tools(tools) => tools::run(tools, out)?,
-        Command::Pipe(pipe) => pipe::run(pipe)?,
+        #[cfg(target_os = "linux")]
+        Command::Pipe(pipe) => match pipe::run(pipe)? {},
     }
     Ok(ExitCode::SUCCESS)
 }

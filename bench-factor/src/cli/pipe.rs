@@ -1,6 +1,6 @@
 //! `bench-factor pipe`: becomes a command whose input and output are a TCP connection. For `tools` alone.
 
-use std::{ffi::OsString, net::SocketAddr, process::Command};
+use std::{convert::Infallible, ffi::OsString, net::SocketAddr, process::Command};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -21,11 +21,11 @@ pub(super) struct Pipe {
 }
 
 /// Returns only when it fails.
-pub(super) fn run(arguments: Pipe) -> anyhow::Result<()> {
+pub(super) fn run(arguments: Pipe) -> anyhow::Result<Infallible> {
     let role = arguments.listen.map(Role::Listen).or(arguments.connect.map(Role::Connect));
     let role = role.context("an address is needed, to listen on or to connect to")?;
     let (program, arguments) = arguments.command.split_first().context("a command is needed")?;
     let mut command = Command::new(program);
     command.args(arguments);
-    match become_command(role, command)? {}
+    Ok(become_command(role, command)?)
 }

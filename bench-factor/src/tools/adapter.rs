@@ -139,9 +139,9 @@ pub(crate) struct Setup {
     pub(crate) target: PathBuf,
     /// Keys, state and lists go here; kept between the sessions of one observation.
     pub(crate) scratch: PathBuf,
-    /// The server's side, as the other side dials it.
+    /// The server's side, as the other side dials it; another one each session.
     pub(crate) address: IpAddr,
-    /// A port on which nobody listens yet.
+    /// A port on which nobody listens yet; another one each session.
     pub(crate) port: u16,
     /// Whether the target is to become equal to the source, an earlier copy being there.
     pub(crate) again: bool,

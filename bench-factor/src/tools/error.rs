@@ -22,6 +22,15 @@ pub(crate) enum ToolsError {
     /// A program ended with failure.
     #[error("{program} ended with {status}: {said}")]
     Failed { program: String, status: ExitStatus, said: String },
+    /// A server ended before it could be used.
+    #[error("{program} ended before it was ready: {said}")]
+    Gone { program: String, said: String },
+    /// The emulated path could not be made.
+    #[error(transparent)]
+    Lab(#[from] ketch_lab::Error),
+    /// The emulated path was not what it was asked to be, so that nothing was measured.
+    #[error("the emulated path was not as asked: {why}")]
+    InvalidLink { why: String },
     /// A program neither ended nor got ready in time.
     #[error("{program} {missed} within {limit_s} s: {said}")]
     Late { program: String, missed: &'static str, limit_s: u64, said: String },

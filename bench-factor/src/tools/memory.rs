@@ -37,10 +37,10 @@ impl Watch {
         Self { roots, stop, thread: Some(thread) }
     }
 
-    /// Waits until no root has a child left, for `limit` at most.
+    /// Waits until no program that a root stands for has a child left, for `limit` at most.
     pub(crate) fn await_descendants(&self, limit: Duration) {
         let began = Instant::now();
-        while self.roots.iter().any(|&root| !children(root).is_empty()) && began.elapsed() < limit {
+        while self.roots.iter().any(|&root| programs(root).count() > 1) && began.elapsed() < limit {
             thread::sleep(PAUSE);
         }
     }
@@ -62,7 +62,7 @@ impl Drop for Watch {
 fn sample(roots: &[u32], stop: &AtomicBool) -> u64 {
     let mut peaks_kib = BTreeMap::new();
     loop {
-        for process in roots.iter().flat_map(|&root| family(root)) {
+        for process in roots.iter().flat_map(|&root| programs(root)) {
             if let Some(now_kib) = peak_kib(process) {
                 let peak_kib = peaks_kib.entry(process).or_insert(0);
                 *peak_kib = now_kib.max(*peak_kib);
@@ -73,6 +73,14 @@ fn sample(roots: &[u32], stop: &AtomicBool) -> u64 {
         }
         thread::sleep(PAUSE);
     }
+}
+
+/// The members of a family that run another program than this one. Those that run this one have not become
+/// theirs yet, or guard it; either way their memory says nothing about it.
+fn programs(root: u32) -> impl Iterator<Item = u32> {
+    let program = |process: &str| fs::read_link(format!("/proc/{process}/exe")).ok();
+    let own = program("self");
+    family(root).into_iter().filter(move |process| program(&process.to_string()) != own)
 }
 
 /// A process and its descendants.

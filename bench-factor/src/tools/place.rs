@@ -2,62 +2,116 @@
 //! path. Adapters write commands; this decides where they run and what crossed between them.
 
 use std::{
-    fmt, fs,
+    fmt, fs, io,
     net::{IpAddr, Ipv4Addr},
+    os::unix::process::CommandExt,
     path::Path,
-    process::Command,
+    process::{Child, Command},
 };
+
+use ketch_lab::{Lab, Running, Side, profile::Profile, report::Report};
 
 use super::error::{ToolsError, io_error};
 
-/// One of the two ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// Where the server of a tool runs.
-    A,
-    /// Where the command runs that is timed.
-    B,
-}
+/// Where a tool's server runs; the commands that are timed run on the other side.
+pub(crate) const SERVER: Side = Side::A;
 
 /// Where a plan runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Where {
     /// Both ends on this host, joined by `lo`.
     Loopback,
     /// Each end on a host of its own, joined by a path with this profile.
-    Link(String),
+    Link(String, Box<Profile>),
+}
+
+/// What joins the ends of one session.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// `lo`, and what had crossed it before.
+    Loopback(u64),
+    /// A path that was made for this session.
+    Link(Box<ketch_lab::Path>),
+}
+
+/// A process of either end.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// It runs on this host and leads a process group.
+    Here(Child),
+    /// It runs on a host of the lab; this process guards it and leads its group.
+    There(Running),
 }
 
 impl Where {
     /// Where a plan that names `link`, or does not, runs.
-    pub(crate) fn new(link: Option<String>) -> Result<Self, ToolsError> {
-        match link {
-            None => Ok(Self::Loopback),
-            Some(profile) => {
-                let reason = "and this build has no emulated path".to_owned();
-                Err(ToolsError::Asked { asked: format!("the link {profile}"), reason })
-            }
+    pub(crate) fn new(link: Option<&str>) -> Result<Self, ToolsError> {
+        let Some(name) = link else { return Ok(Self::Loopback) };
+        Ok(Self::Link(name.to_owned(), Box::new(Profile::named(name)?)))
+    }
+
+    /// Whether what a command mounts can be seen from here.
+    pub(crate) fn shares_mounts(&self) -> bool {
+        match self {
+            Self::Loopback => true,
+            Self::Link(..) => false,
         }
     }
 
+    /// Joins the ends for one session.
+    pub(crate) fn join(&self) -> Result<Route, ToolsError> {
+        match self {
+            Self::Loopback => Ok(Route::Loopback(sent_bytes("lo")?)),
+            Self::Link(_, profile) => Ok(Route::Link(Box::new(Lab::path(Profile::clone(profile))?))),
+        }
+    }
+}
+
+impl Route {
     /// The address of a side, as the other one dials it.
-    pub(crate) fn address(&self, _side: Side) -> IpAddr {
+    pub(crate) fn address(&self, side: Side) -> IpAddr {
         match self {
-            Self::Loopback | Self::Link(_) => Ipv4Addr::LOCALHOST.into(),
+            Self::Loopback(_) => Ipv4Addr::LOCALHOST.into(),
+            Self::Link(path) => path.address(side),
         }
     }
 
-    /// `command`, made to run on a side.
-    pub(crate) fn on(&self, _side: Side, command: Command) -> Command {
+    /// Starts `command` on a side.
+    pub(crate) fn start(&self, side: Side, mut command: Command) -> Result<Held, ToolsError> {
         match self {
-            Self::Loopback | Self::Link(_) => command,
+            Self::Loopback(_) => {
+                let program = command.get_program().to_string_lossy().into_owned();
+                let child = command.process_group(0).spawn();
+                Ok(Held::Here(child.map_err(|source| ToolsError::Start { program, source })?))
+            }
+            Self::Link(path) => Ok(Held::There(path.spawn(side, command)?)),
         }
     }
 
-    /// Bytes that have crossed between the ends so far, in both directions, with all headers.
-    pub(crate) fn wire_bytes(&self) -> Result<u64, ToolsError> {
+    /// Parts the ends; returns the bytes that crossed in both directions, with their IP headers. A path that
+    /// was not what it was asked to be is an error.
+    pub(crate) fn part(self) -> Result<u64, ToolsError> {
         match self {
-            Self::Loopback | Self::Link(_) => sent_bytes("lo"),
+            Self::Loopback(before) => Ok(sent_bytes("lo")? - before),
+            Self::Link(path) => wire_bytes(&path.finish()?),
+        }
+    }
+}
+
+impl Held {
+    /// The process that stands for it.
+    pub(crate) fn id(&self) -> u32 {
+        match self {
+            Self::Here(child) => child.id(),
+            Self::There(running) => running.id(),
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> io::Result<std::process::ExitStatus> {
+        match self {
+            Self::Here(child) => child.wait(),
+            Self::There(running) => running.child().wait(),
         }
     }
 }
@@ -66,9 +120,16 @@ impl fmt::Display for Where {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Loopback => "loopback",
-            Self::Link(profile) => profile,
+            Self::Link(name, _) => name,
         })
     }
+}
+
+fn wire_bytes(report: &Report) -> Result<u64, ToolsError> {
+    if report.valid {
+        return Ok(report.a_to_b.bytes_in + report.b_to_a.bytes_in);
+    }
+    Err(ToolsError::InvalidLink { why: report.invalid_because.join(", ") })
 }
 
 /// What an interface of this host has sent. On `lo` that is what both ends have.
@@ -93,5 +154,12 @@ mod tests {
         let table = "Inter-|   Receive  |  Transmit\n face |bytes packets\n   lo0:  1 2 3 4 5 6 7 8 9 10\n    lo: 11 2 3 4 5 6 7 8 99 10\n";
         assert_eq!(sent_in(table, "lo"), Some(99));
         assert_eq!(sent_in(table, "eth0"), None);
+    }
+
+    #[test]
+    fn a_link_that_no_profile_names_is_refused() {
+        assert_eq!(Where::new(None).unwrap(), Where::Loopback);
+        assert_eq!(Where::new(Some("lan")).unwrap().to_string(), "lan");
+        assert!(Where::new(Some("moon")).unwrap_err().to_string().contains("moon"));
     }
 }

@@ -3,12 +3,13 @@
 use std::{
     fs::{self, File},
     io,
-    os::{fd::OwnedFd, unix::process::CommandExt},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
+use ketch_lab::Side;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -19,6 +20,7 @@ use super::{
     error::{ToolsError, io_error},
     interrupt,
     memory::Watch,
+    place::{Held, Route},
 };
 
 /// How long a program gets to end after SIGTERM, before SIGKILL.
@@ -49,15 +51,20 @@ pub(crate) struct End {
 #[derive(Debug)]
 struct Process {
     program: String,
-    child: Child,
+    held: Held,
     handle: OwnedFd,
     ended: bool,
 }
 
 impl End {
-    /// Starts `commands` at once. They read nothing; what they print goes to the file `log`, apart from what
-    /// a command already sends elsewhere.
-    pub(crate) fn start(commands: Vec<Command>, log: &Path) -> Result<Self, ToolsError> {
+    /// Starts `commands` at once on one side of `route`. They read nothing, and what they print goes to the
+    /// file `log`.
+    pub(crate) fn start(
+        route: &Route,
+        side: Side,
+        commands: Vec<Command>,
+        log: &Path,
+    ) -> Result<Self, ToolsError> {
         let file = File::create(log).map_err(io_error("make the log", log))?;
         let mut end = Self { processes: vec![], watch: Watch::default(), log: log.to_owned(), cpu_s: 0.0 };
         for mut command in commands {
@@ -65,9 +72,9 @@ impl End {
             command.stdin(Stdio::null());
             command.stdout(out.map_err(io_error("share the log", log))?);
             command.stderr(err.map_err(io_error("share the log", log))?);
-            end.processes.push(Process::start(command)?);
+            end.processes.push(Process::start(route, side, command)?);
         }
-        end.watch = Watch::start(end.processes.iter().map(|process| process.child.id()).collect());
+        end.watch = Watch::start(end.processes.iter().map(|process| process.held.id()).collect());
         Ok(end)
     }
 
@@ -82,11 +89,15 @@ impl End {
         const PAUSE: Duration = Duration::from_millis(2);
         let began = Instant::now();
         loop {
-            if let Some(value) = ready(self.processes[0].child.id(), &self.said()) {
+            if let Some(value) = ready(self.processes[0].held.id(), &self.said()) {
                 return Ok(value);
             }
-            let process = &mut self.processes[0];
-            if process.has_ended(PAUSE)? || began.elapsed() > limit {
+            let process = &self.processes[0];
+            if process.has_ended(PAUSE)? {
+                let program = process.program.clone();
+                return Err(ToolsError::Gone { program, said: tail(&self.said()) });
+            }
+            if began.elapsed() > limit {
                 return Err(self.late(0, "did not get ready", limit));
             }
         }
@@ -149,20 +160,19 @@ impl Drop for End {
         for process in self.processes.iter_mut().filter(|process| !process.ended) {
             // It may have ended meanwhile; nobody is left to tell of anything else.
             let _ = process.signal(Signal::KILL);
-            let _ = process.child.wait();
+            let _ = process.held.wait();
         }
     }
 }
 
 impl Process {
-    fn start(mut command: Command) -> Result<Self, ToolsError> {
+    fn start(route: &Route, side: Side, command: Command) -> Result<Self, ToolsError> {
         let program = command.get_program().to_string_lossy().into_owned();
-        let spawned = command.process_group(0).spawn();
-        let child = spawned.map_err(|source| ToolsError::Start { program: program.clone(), source })?;
-        let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        let held = route.start(side, command)?;
+        let handle = pidfd_open(pid(&held), PidfdFlags::empty());
         let handle =
             handle.map_err(|source| ToolsError::Start { program: program.clone(), source: source.into() })?;
-        Ok(Self { program, child, handle, ended: false })
+        Ok(Self { program, held, handle, ended: false })
     }
 
     /// Waits up to `limit` for its end, without reaping it. An interruption is an error, unless it has ended.
@@ -201,14 +211,14 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        Ok(kill_process_group(Pid::from_child(&self.child), signal)?)
+        Ok(kill_process_group(pid(&self.held), signal)?)
     }
 
     /// Its status and the CPU seconds of it and its waited-for descendants. The kernel keeps one sum for all
     /// children of this process, so the difference is only right because one thread reaps them one by one.
-    fn reap(&mut self) -> Result<(std::process::ExitStatus, f64), ToolsError> {
+    fn reap(&mut self) -> Result<(ExitStatus, f64), ToolsError> {
         let before_s = children_cpu_s();
-        let status = self.child.wait().map_err(|source| self.io("wait for", source))?;
+        let status = self.held.wait().map_err(|source| self.io("wait for", source))?;
         self.ended = true;
         Ok((status, children_cpu_s() - before_s))
     }
@@ -216,6 +226,11 @@ impl Process {
     fn io(&self, action: &'static str, source: io::Error) -> ToolsError {
         ToolsError::Io { action, path: self.program.clone().into(), source }
     }
+}
+
+fn pid(held: &Held) -> Pid {
+    let id = held.id().try_into().ok();
+    id.and_then(Pid::from_raw).expect("a running process has an id above 0 that a C int holds")
 }
 
 /// Runs a command that is no part of what is measured, and returns what it printed.
@@ -258,7 +273,8 @@ mod tests {
 
     fn start(scripts: &[&str]) -> (tempfile::TempDir, End) {
         let place = tempfile::tempdir().unwrap();
-        let end = End::start(scripts.iter().map(|script| shell(script)).collect(), &place.path().join("log"));
+        let commands = scripts.iter().map(|script| shell(script)).collect();
+        let end = End::start(&Route::Loopback(0), Side::A, commands, &place.path().join("log"));
         (place, end.unwrap())
     }
 
@@ -291,13 +307,13 @@ mod tests {
     fn an_end_that_dies_before_it_is_ready_fails_at_once() {
         let (_place, mut end) = start(&["echo cannot bind"]);
         let error = end.until(|_, _| None::<()>, LIMIT).unwrap_err().to_string();
-        assert!(error.starts_with("sh did not get ready") && error.ends_with("cannot bind"), "{error}");
+        assert!(error == "sh ended before it was ready: cannot bind", "{error}");
     }
 
     #[test]
     fn a_dropped_end_leaves_no_process() {
         let (_place, end) = start(&["exec sleep 60"]);
-        let pid = end.processes[0].child.id();
+        let pid = end.processes[0].held.id();
         drop(end);
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
     }

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    net::TcpListener,
+    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -17,7 +17,7 @@ use super::{
     adapter::{Adapter, Ends, Ready, Server, Setup},
     error::{ToolsError, io_error},
     observation::{Measured, Outcome},
-    place::{Side, Where},
+    place::{Route, SERVER, Where},
     plan::Scenario,
     process::{End, Usage},
     schedule::Condition,
@@ -76,12 +76,11 @@ impl Bench {
         let mut setup = self.setup(&source, target.root(), scratch.path())?;
         let mut least_bytes = source.summary.bytes;
         if scenario.has_copy() {
-            self.run(adapter, &setup)?;
+            self.run(adapter, &mut setup)?;
             least_bytes = self.diverge(scenario, &setup)?;
-            setup.port = free_port()?;
             setup.again = true;
         }
-        let timing = self.run(adapter, &setup)?;
+        let timing = self.run(adapter, &mut setup)?;
         let is_copy = is_copy(&source.tree, &setup.copy(), adapter)?;
         let measured = measured(&source, least_bytes, timing);
         target.close()?;
@@ -103,47 +102,48 @@ impl Bench {
             source: source.given.clone(),
             target: target.to_owned(),
             scratch: own,
-            address: self.place.address(Side::A),
-            port: free_port()?,
+            address: Ipv4Addr::UNSPECIFIED.into(),
+            port: 0,
             again: false,
             ketch: self.ketch.clone(),
             bench_factor: self.bench_factor.clone(),
         })
     }
 
-    /// Runs one session from the start of its server to the end of both.
-    fn run(&self, adapter: &Adapter, setup: &Setup) -> Result<Timing, ToolsError> {
-        let wire_before = self.place.wire_bytes()?;
+    /// Runs one session from the start of its server to the end of both, over a route of its own, of which
+    /// `setup` learns.
+    fn run(&self, adapter: &Adapter, setup: &mut Setup) -> Result<Timing, ToolsError> {
+        let route = self.place.join()?;
+        setup.address = route.address(SERVER);
+        setup.port = free_port()?;
         let began = Instant::now();
-        let server = adapter.server.map(|server| self.start(server(setup)?, setup)).transpose()?;
+        let server = adapter.server.map(|server| start(server(setup)?, &route, setup)).transpose()?;
         let prepare_s = began.elapsed().as_secs_f64();
         let said = server.as_ref().map_or("", |(_, _, said)| said);
         let commands = (adapter.commands)(setup, said)?;
-        let commands = commands.into_iter().map(|command| self.place.on(Side::B, command)).collect();
         let began = Instant::now();
-        let mut timed = End::start(commands, &setup.scratch.join("timed.log"))?;
+        let mut timed = End::start(&route, SERVER.other(), commands, &setup.scratch.join("timed.log"))?;
         timed.wait(self.limit)?;
         let wall_s = began.elapsed().as_secs_f64();
         let server = server.map(|(end, ends, _)| finish(end, ends)).transpose()?;
-        let wire_bytes = self.place.wire_bytes()? - wire_before;
-        Ok(Timing { prepare_s, wall_s, wire_bytes, server, timed: timed.usage() })
+        let timed = timed.usage();
+        Ok(Timing { prepare_s, wall_s, wire_bytes: route.part()?, server, timed })
     }
+}
 
-    /// Starts a server and waits until it is ready; returns what it said then.
-    fn start(&self, server: Server, setup: &Setup) -> Result<(End, Ends, String), ToolsError> {
-        let Server { command, ready, ends } = server;
-        let command = self.place.on(Side::A, command);
-        let mut end = End::start(vec![command], &setup.scratch.join("server.log"))?;
-        let port = setup.port;
-        let said = end.until(
-            |process, said| match ready {
-                Ready::Listens => listens(process, port).then(String::new),
-                Ready::Says(find) => find(said),
-            },
-            READY_LIMIT,
-        )?;
-        Ok((end, ends, said))
-    }
+/// Starts a server and waits until it is ready; returns what it said then.
+fn start(server: Server, route: &Route, setup: &Setup) -> Result<(End, Ends, String), ToolsError> {
+    let Server { command, ready, ends } = server;
+    let mut end = End::start(route, SERVER, vec![command], &setup.scratch.join("server.log"))?;
+    let port = setup.port;
+    let said = end.until(
+        |process, said| match ready {
+            Ready::Listens => listens(process, port).then(String::new),
+            Ready::Says(find) => find(said),
+        },
+        READY_LIMIT,
+    )?;
+    Ok((end, ends, said))
 }
 
 fn finish(mut end: End, ends: Ends) -> Result<Usage, ToolsError> {
