@@ -1,8 +1,7 @@
 //! `link`: runs commands on two hosts that an emulated path joins, and measures that path itself.
 
 use std::{
-    fs,
-    io,
+    fs, io,
     path::PathBuf,
     process::{Command, ExitCode, ExitStatus},
     str::FromStr,
