@@ -6,6 +6,10 @@ use std::time::Duration;
 /// first stream, and costs an idle peer no more than one slot of [`CONNECTIONS`].
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Time in which the listeners get their first addresses. A wildcard gets none where no interface has an address of
+/// its family, for instance where IPv6 is switched off, and nothing ever says so.
+pub(super) const LISTEN_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Time a stream may take to open. It covers waiting for a peer that has many unanswered streams.
 pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 

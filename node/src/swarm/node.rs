@@ -10,12 +10,15 @@ use libp2p::{
     identity::Keypair,
     swarm::{self, SwarmEvent},
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, timeout_at},
+};
 
 use super::{
     connection::{Connection, Stream},
     dial::{DialError, dial},
-    limits::{COMMAND_QUEUE, DIAL_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, PING_INTERVAL},
+    limits::{COMMAND_QUEUE, DIAL_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT, PING_INTERVAL},
     ping::{PingError, PingReport, ping},
     task::{Behaviour, Command, Task},
     transfer::Transfer,
@@ -145,7 +148,7 @@ fn swarm(
     Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config))
 }
 
-/// Listens everywhere and waits until each listener has its first address.
+/// Listens everywhere and waits until each listener has its first address, or the others have had time enough.
 async fn listen(swarm: &mut Swarm<Behaviour>, options: &NodeOptions) -> Result<(), NodeError> {
     let mut waiting = Vec::new();
     for address in &options.listen {
@@ -158,8 +161,9 @@ async fn listen(swarm: &mut Swarm<Behaviour>, options: &NodeOptions) -> Result<(
             Err(error) => tracing::info!(%address, %error, "not listening here"),
         }
     }
+    let deadline = Instant::now() + LISTEN_TIMEOUT;
     while !waiting.is_empty() {
-        let (id, failure) = listener_event(swarm).await;
+        let Ok((id, failure)) = timeout_at(deadline, listener_event(swarm)).await else { break };
         let Some(index) = waiting.iter().position(|(waiting, ..)| *waiting == id) else { continue };
         let (_, address, required) = waiting.swap_remove(index);
         match failure {
@@ -167,6 +171,10 @@ async fn listen(swarm: &mut Swarm<Behaviour>, options: &NodeOptions) -> Result<(
             Some(error) => tracing::info!(%address, %error, "not listening here"),
             None => {}
         }
+    }
+    if let Some((_, address, _)) = waiting.iter().find(|(.., required)| *required) {
+        let cause = "no interface has an address of its family".into();
+        return Err(NodeError::Listen { address: (*address).clone(), cause });
     }
     // A wildcard address stands for several; the others are usually known at the same time.
     while listener_event(swarm).now_or_never().is_some() {}
