@@ -29,6 +29,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
             "estimate": estimate.as_ref().map(totals_of),
         }),
         Event::Consult(_) => return None,
+        Event::Agreed => json!({ "event": "agreed" }),
         Event::Progress(progress) => with("progress", progress_of(progress)),
         Event::Problem(problem) => with("problem", problem_of(problem)),
         Event::SessionEnded { peer, outcome } => match outcome {

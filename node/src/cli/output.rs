@@ -35,7 +35,7 @@ pub(crate) enum Side {
 pub(crate) struct Output {
     side: Side,
     form: Form,
-    /// Speed is measured over what crossed since the session was admitted.
+    /// Speed is measured over what crossed since the session was admitted, or a person agreed.
     admitted: Option<Instant>,
     transport: Option<TransportKind>,
     estimate: Option<Totals>,
@@ -83,12 +83,13 @@ impl Output {
             }
             Event::Admitted { peer, estimate } => {
                 self.estimate = estimate.or(self.estimate);
-                self.admitted = Some(Instant::now());
                 if self.side == Side::Sender {
                     self.say(&format!("{peer} has the ticket, sending"));
                 }
-                self.start_bar();
+                self.begin();
             }
+            // The time a person took is no part of the rate, and asking took the live line away.
+            Event::Agreed => self.begin(),
             Event::TurnedAway { peer, why } => self.say(&format!("turned away {peer}: {why}")),
             Event::Problem(problem) => self.say(&problem.to_string()),
             Event::Progress(progress) => self.progress(progress),
@@ -146,7 +147,10 @@ impl Output {
         self.admitted = None;
     }
 
-    fn start_bar(&mut self) {
+    /// From here on progress is shown, and the rate counts.
+    fn begin(&mut self) {
+        self.clear();
+        self.admitted = Some(Instant::now());
         if let Form::Terminal(bar) = &mut self.form {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -304,6 +308,21 @@ mod tests {
     fn progress_never_shows_more_than_the_whole() {
         let line = progress_line(&progress(5000, true), None, Duration::from_secs(1), None);
         assert_eq!(line, "4 of 10 entries, 2.0 kB of 2.0 kB, 5.0 kB/s");
+    }
+
+    #[test]
+    fn the_live_line_comes_back_when_the_person_has_agreed() {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let mut output = Output { form: Form::Terminal(bar), ..Output::new(Side::Receiver, true) };
+        let is_shown = |output: &Output| matches!(&output.form, Form::Terminal(bar) if !bar.is_finished());
+        let peer = ketch::swarm::Keypair::generate_ed25519().public().to_peer_id();
+
+        output.show(&Event::Admitted { peer, estimate: None });
+        // As when the question is asked.
+        output.clear();
+        assert!(!is_shown(&output));
+        output.show(&Event::Agreed);
+        assert!(is_shown(&output));
     }
 
     #[test]

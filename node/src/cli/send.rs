@@ -162,7 +162,9 @@ fn everywhere(addresses: &[Multiaddr]) -> Vec<Multiaddr> {
 }
 
 /// Addresses worth a place in a ticket: what another machine can dial, and if there is none what this one can.
-fn addresses_to_share(addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
+/// Sorted, since listeners report them in any order and the same offer should have the same ticket.
+fn addresses_to_share(mut addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
+    addresses.sort();
     let is_near = |address: &Multiaddr| is_loopback(address) || is_link_local(address);
     let (near, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_near);
     if others.is_empty() { near } else { others }
@@ -194,8 +196,12 @@ fn draw_code(ticket: &Ticket) {
     }
 }
 
-/// Writes beside and renames, so that a reader never finds half a ticket and no other user can read it.
+/// Writes beside and renames, so that a reader never finds half a ticket and no other user can read it. What is
+/// no regular file stays: a rename would put the ticket in the place of a device such as `/dev/null`.
 fn write_ticket(file: &Path, line: &str) -> io::Result<()> {
+    if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::other("it exists and is no regular file"));
+    }
     let mut aside = file.as_os_str().to_owned();
     aside.push(format!(".{}", std::process::id()));
     let mut written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
@@ -221,6 +227,28 @@ mod tests {
         assert_eq!(addresses_to_share(both), addresses(&["/ip4/10.0.0.1/tcp/1"]));
         let alone = addresses(&["/ip4/127.0.0.1/tcp/1"]);
         assert_eq!(addresses_to_share(alone.clone()), alone);
+    }
+
+    #[test]
+    fn the_order_in_which_listeners_report_does_not_change_a_ticket() {
+        let mut reported =
+            addresses(&["/ip4/10.0.0.1/udp/8/quic-v1", "/ip6/fd00::1/tcp/7", "/ip4/10.0.0.1/tcp/7"]);
+        let once = addresses_to_share(reported.clone());
+        reported.reverse();
+        assert_eq!(addresses_to_share(reported), once);
+    }
+
+    #[test]
+    fn a_ticket_takes_the_place_of_a_regular_file_only() {
+        use std::os::unix::net::UnixListener;
+        let folder = tempfile::tempdir().unwrap();
+        let (file, socket) = (folder.path().join("file"), folder.path().join("socket"));
+        fs::write(&file, "before").unwrap();
+        write_ticket(&file, "ticket").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "ticket\n");
+        let _listening = UnixListener::bind(&socket).unwrap();
+        write_ticket(&socket, "ticket").unwrap_err();
+        assert!(!fs::symlink_metadata(&socket).unwrap().is_file());
     }
 
     #[test]

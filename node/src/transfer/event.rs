@@ -34,6 +34,8 @@ pub enum Event {
     },
     /// A person must agree before anything is written.
     Consult(Consultation),
+    /// The person has agreed; the receiver begins to store.
+    Agreed,
     /// How far a session is; several times a second.
     Progress(Progress),
     /// One entry was not stored as listed.

@@ -67,17 +67,16 @@ impl Planning {
         match target.plan(entry)? {
             Plan::Made => Ok(Outcome::Stored),
             Plan::Kept => Ok(Outcome::Kept),
-            Plan::Content => {
-                self.space.need(entry, entry.size())?;
-                awaited.push((id, await_content(target, entry)?));
-                Ok(Outcome::Content)
-            }
-            Plan::Compare => {
-                let existing = target.existing(entry).map_err(Trouble::Problem)?;
-                let comparison = Comparison::new(Arc::clone(entry), existing);
-                awaited.push((id, Awaited::Digest(Arc::new(comparison))));
-                Ok(Outcome::Digest)
-            }
+            Plan::Content => self.plan_content(id, entry, awaited),
+            Plan::Compare => match target.existing(entry) {
+                Ok(existing) => {
+                    let comparison = Comparison::new(Arc::clone(entry), existing);
+                    awaited.push((id, Awaited::Digest(Arc::new(comparison))));
+                    Ok(Outcome::Digest)
+                }
+                Err(problem) if target.may_replace(entry).is_err() => Err(Trouble::Problem(problem)),
+                Err(_) => self.plan_content(id, entry, awaited),
+            },
             Plan::Resume { kept_bytes } => {
                 self.space.need(entry, entry.size().saturating_sub(kept_bytes))?;
                 let incoming = Incoming::new(Arc::clone(entry), target.partial(entry)?);
@@ -86,6 +85,17 @@ impl Planning {
                 Ok(outcome)
             }
         }
+    }
+
+    fn plan_content(
+        &mut self,
+        id: EntryId,
+        entry: &Arc<Entry>,
+        awaited: &mut Vec<(EntryId, Awaited)>,
+    ) -> Result<Outcome, Trouble> {
+        self.space.need(entry, entry.size())?;
+        awaited.push((id, await_content(&self.store.target, entry)?));
+        Ok(Outcome::Content)
     }
 }
 

@@ -142,6 +142,9 @@ impl Receiving {
                 Some(_) = streams.join_next() => Wake::Nothing,
                 answer = answered(&mut self.answer) => {
                     self.started = Instant::now();
+                    if answer == Answer::Yes {
+                        self.tell(Event::Agreed).await;
+                    }
                     Wake::Input(Input::Consent(answer))
                 }
                 () = stop.cancelled(), if !stopped => {

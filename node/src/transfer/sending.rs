@@ -97,6 +97,7 @@ impl Sending {
                     Ok(message) => {
                         if message == Message::Accept {
                             self.started = Instant::now();
+                            self.tell(Event::Agreed).await;
                         }
                         Input::Message(message)
                     }

@@ -189,9 +189,13 @@ impl Storing {
             Current::None | Current::Ignored => Ok(None),
             Current::Whole { id, entry, hasher, file } => {
                 check_hash(&entry, hash, hasher.finish()).map_err(|problem| Failure::Entry(id, problem))?;
-                file.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
-                self.store.registry.settle(id);
-                Ok(Some((id, Outcome::Stored)))
+                match file.commit() {
+                    Ok(()) => {
+                        self.store.registry.settle(id);
+                        Ok(Some((id, Outcome::Stored)))
+                    }
+                    Err(trouble) => self.not_named(id, entry, trouble),
+                }
             }
             Current::Range { id, incoming, span, hasher, .. } => {
                 check_hash(&incoming.entry, hash, hasher.finish())
@@ -200,6 +204,18 @@ impl Storing {
                 self.range_stored(id, &incoming)
             }
         }
+    }
+
+    /// A file could not be given its name. Where another receiver was faster, what that one stored is compared.
+    fn not_named(&self, id: EntryId, entry: Arc<Entry>, trouble: Trouble) -> Taken {
+        if matches!(&trouble, Trouble::Problem(problem) if problem.cause == Cause::Exists)
+            && let Ok(existing) = self.store.target.existing(&entry)
+        {
+            let comparison = Comparison::new(entry, existing);
+            self.store.registry.replace(id, Awaited::Digest(Arc::new(comparison)));
+            return Ok(Some((id, Outcome::Digest)));
+        }
+        Err(Failure::Entry(id, trouble))
     }
 
     fn range_stored(&self, id: EntryId, incoming: &Incoming) -> Taken {
@@ -215,7 +231,13 @@ impl Storing {
         let (id, path) = match std::mem::replace(&mut self.current, Current::None) {
             Current::None | Current::Ignored => return Ok(None),
             Current::Whole { id, entry, .. } => (id, entry.path.clone()),
-            Current::Range { id, incoming, .. } => (id, incoming.entry.path.clone()),
+            Current::Range { id, incoming, .. } => {
+                if matches!(cause, Cause::Changed | Cause::Vanished) {
+                    // Of this version nothing more will ever come.
+                    incoming.partial.discard();
+                }
+                (id, incoming.entry.path.clone())
+            }
         };
         Err(Failure::Entry(id, Trouble::Problem(Problem { path, cause, detail })))
     }

@@ -12,7 +12,7 @@ use ketch::{
         TransportKind::{self, Quic, Tcp},
     },
     transfer::{self, Event, ReceiveRequest, Report},
-    tree::{Durability, Options},
+    tree::{Durability, Options, PRIVATE_FOLDER},
 };
 use ketch_protocol::{message::Consent, session::receiver::Answer};
 use tokio::sync::mpsc;
@@ -68,6 +68,8 @@ async fn sent_with(transport: TransportKind, length: usize, change: fn(&Path)) -
     let counts = report.counts;
     assert_eq!((counts.listed, counts.sent, counts.failed), (4, 3, 1));
     assert_eq!(account(&ended.event("done")), [4, 3, 0, 0, 1]);
+    // Of that version nothing more will come.
+    assert!(!place.target().join(PRIVATE_FOLDER).exists());
     assert!(!place.target().join("tree/file").exists());
     for other in ["tree/before", "tree/later"] {
         assert!(fs::read(place.target().join(other)).unwrap() == noise(length, 2));

@@ -144,13 +144,16 @@ impl Target {
         Ok(free.f_bavail.saturating_mul(free.f_frsize))
     }
 
-    /// Opens the file that is stored under an entry's name, to compare it. One that can't be read counts as
-    /// different: it [may be replaced](Self::may_replace), or its problem is what becomes of the entry.
+    /// Opens the file that is stored under an entry's name, to compare it. One that can't be read, or has another
+    /// length, counts as different: it [may be replaced](Self::may_replace), or its problem is what becomes of the entry.
     pub fn existing(&self, entry: &Entry) -> Result<Existing, Problem> {
-        let file = self.0.open_existing(&entry.path).map_err(|error| {
-            Problem::new(entry.path.clone(), Cause::Exists, format_args!("reading the stored file: {error}"))
-        })?;
-        Ok(Existing { file })
+        let different = |detail: String| Problem::new(entry.path.clone(), Cause::Exists, detail);
+        let opened = self.0.open_existing(&entry.path).map_err(io::Error::from);
+        let looked = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
+        match looked.map_err(|error| different(format!("reading the stored file: {error}")))? {
+            (length, file) if length == entry.size() => Ok(Existing { file }),
+            (_, _) => Err(different("its length differs".into())),
+        }
     }
 
     /// Settles an entry whose stored file has the same content. The file stays as it is; with

@@ -44,7 +44,11 @@ impl Target {
     /// Decides about the next entry of the manifest. Directories, symlinks and empty files are made here.
     pub fn plan(&self, entry: &Entry) -> Result<Plan, Trouble> {
         self.check_above(&entry.path)?;
-        let planned = self.plan_entry(entry);
+        let mut planned = self.plan_entry(entry);
+        if matches!(&planned, Err(Trouble::Problem(problem)) if problem.cause == Cause::Exists) {
+            // Another receiver may have made it between the look and the making; then this look finds it.
+            planned = self.plan_entry(entry);
+        }
         if planned.is_err() && entry.kind == EntryKind::Directory {
             self.0.planned().failed = Some(entry.path.clone());
         }
