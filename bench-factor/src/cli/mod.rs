@@ -30,7 +30,7 @@ enum Command {
     /// Join two hosts by an emulated path, on this machine
     #[cfg(target_os = "linux")]
     #[command(subcommand)]
-    Link(link::Link),
+    Link(Box<link::Link>),
 }
 
 /// Does what `arguments` ask and writes results to `out`; returns how to exit.
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         Command::Diverge(diverge) => diverge::run(diverge, out)?,
         Command::Digest(digest) => digest::run(digest, out)?,
         #[cfg(target_os = "linux")]
-        Command::Link(link) => return link::run(link, out),
+        Command::Link(link) => return link::run(*link, out),
     }
     Ok(ExitCode::SUCCESS)
 }
