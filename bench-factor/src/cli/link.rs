@@ -243,7 +243,7 @@ fn validate(out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
     Ok(if all_agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn write_row(row: &validation::Row, out: &mut impl io::Write) -> io::Result<()> {
+fn write_row(row: &Row, out: &mut impl io::Write) -> io::Result<()> {
     let Row { quantity, path, expected, measured, allowed, faults } = row;
     let (agrees, faults) = (if row.agrees() { "yes" } else { "no" }, faults.join("; "));
     writeln!(out, "\"{quantity}\",{path},{expected:.3},{measured:.3},{allowed:.3},{agrees},\"{faults}\"")?;
