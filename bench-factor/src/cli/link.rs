@@ -1,21 +1,24 @@
 //! `link`: runs commands on two hosts that an emulated path joins, and measures that path itself.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::PathBuf,
     process::{Command, ExitCode, ExitStatus},
     str::FromStr,
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use ketch_lab::{
-    Crossing, Options, Path,
+    Crossing, Internet, Options, Path, Running, Uplink,
     model::{Jitter, Loss},
     probe::{DirectionProbe, ProbeReport},
     profile::Profile,
     report::{DirectionReport, Report},
     units::{Queue, Rate, TcpMemory, UnitError, parse_ns},
+    validation::{self, Row},
 };
 use serde::Serialize;
 
@@ -40,11 +43,43 @@ pub(super) enum Link {
         #[arg(long, value_name = "CMD")]
         b: Option<String>,
     },
+    /// Run commands on two hosts behind routers, and on a public one; ends as the one on A does
+    Nat {
+        #[command(flatten)]
+        emulation: Emulation,
+        #[command(flatten)]
+        homes: Homes,
+    },
     /// Measure the emulated path itself; ends with 1 when it is not as asked
     Probe {
         #[command(flatten)]
         emulation: Emulation,
     },
+    /// Compare the emulator with theory, in rows of CSV; ends with 1 when they disagree
+    ///
+    /// Takes about four minutes, and a machine that has nothing else to do.
+    Validate,
+}
+
+/// What is behind which router, and does what. All commands see A_IP, B_IP and RELAY_IP, the public addresses
+/// of the hosts, and OWN_IP; with 6 at the end those of IPv6.
+#[derive(Debug, Args)]
+pub(super) struct Homes {
+    /// How host A is attached: public, ipv6-only, cone, full-cone, symmetric, udp-blocked or firewall
+    #[arg(long, value_name = "UPLINK")]
+    a: Uplink,
+    /// How host B is attached
+    #[arg(long, value_name = "UPLINK")]
+    b: Uplink,
+    /// What host A runs, by `sh -c`
+    #[arg(long, value_name = "CMD")]
+    run_a: String,
+    /// What host B runs; it is started before A's, and ended when that ends
+    #[arg(long, value_name = "CMD")]
+    run_b: Option<String>,
+    /// What a third, public host runs; it is started first, and ended last
+    #[arg(long, value_name = "CMD")]
+    run_relay: Option<String>,
 }
 
 /// The path and how it is emulated. What may differ by direction is written `A-TO-B/B-TO-A`.
@@ -52,13 +87,13 @@ pub(super) enum Link {
 pub(super) struct Emulation {
     /// A path from the table: lan, wifi, de-us-100, de-us-200, de-us-1g, satellite or mobile, each also with
     /// -shallow or -lossy behind it
-    #[arg(long, value_name = "NAME", required_unless_present_all = ["rate", "rtt"])]
+    #[arg(long, value_name = "NAME", required_unless_present = "rtt")]
     profile: Option<String>,
     /// How fast the bottleneck is, like 200mbit or 20mbit/100mbit
-    #[arg(long, value_name = "RATE", conflicts_with = "profile", requires = "rtt")]
-    rate: Option<BothWays<Rate>>,
+    #[arg(long, value_name = "RATE", conflicts_with = "profile", default_value = "200mbit")]
+    rate: BothWays<Rate>,
     /// The round-trip time, half of it in each direction
-    #[arg(long, value_name = "TIME", conflicts_with = "profile", requires = "rate", value_parser = parse_ns)]
+    #[arg(long, value_name = "TIME", conflicts_with = "profile", value_parser = parse_ns)]
     rtt: Option<u64>,
     /// How much the bottleneck's queue holds, like 0.25bdp or 64K [default: 1bdp, or the profile's]
     #[arg(long, value_name = "SIZE")]
@@ -114,6 +149,8 @@ pub(super) fn run(link: Link, out: &mut impl io::Write) -> anyhow::Result<ExitCo
             let status = path.run_shell(Command::new(shell), b.as_deref().map(by_shell))?;
             conclude(path, &emulation, status)
         }
+        Link::Nat { emulation, homes } => run_nat(&emulation, &homes),
+        Link::Validate => validate(out),
         Link::Probe { emulation } => {
             let probe = ketch_lab::probe::probe(emulation.path()?)?;
             emulation.write_report(&probe)?;
@@ -125,19 +162,18 @@ pub(super) fn run(link: Link, out: &mut impl io::Write) -> anyhow::Result<ExitCo
 
 impl Emulation {
     fn path(&self) -> anyhow::Result<Path> {
+        Ok(Path::new(self.profile()?, self.options())?)
+    }
+
+    fn options(&self) -> Options {
         let crossing = if self.plain { Crossing::Plain } else { Crossing::Super };
-        let options = Options { seed: self.seed, tcp_memory: self.tcp_mem, crossing };
-        Ok(Path::new(self.profile()?, options)?)
+        Options { seed: self.seed, tcp_memory: self.tcp_mem, crossing }
     }
 
     fn profile(&self) -> anyhow::Result<Profile> {
-        let mut profile = match (&self.profile, self.rate, self.rtt) {
-            (None, Some(rate), Some(rtt_ns)) => {
-                let mut profile = Profile::even(rate.a_to_b, rtt_ns, Queue::Bdp(1.0));
-                profile.b_to_a = Profile::even(rate.b_to_a, rtt_ns, Queue::Bdp(1.0)).b_to_a;
-                profile
-            }
-            (name, _, _) => Profile::named(name.as_deref().unwrap_or_default())?,
+        let mut profile = match (&self.profile, self.rtt) {
+            (None, Some(rtt_ns)) => self.unnamed(rtt_ns),
+            (name, _) => Profile::named(name.as_deref().unwrap_or_default())?,
         };
         let rtt_ns = profile.rtt_ns();
         if let Some(queue) = self.queue {
@@ -154,6 +190,12 @@ impl Emulation {
         Ok(profile)
     }
 
+    fn unnamed(&self, rtt_ns: u64) -> Profile {
+        let [a_to_b, b_to_a] =
+            [self.rate.a_to_b, self.rate.b_to_a].map(|rate| Profile::even(rate, rtt_ns, Queue::Bdp(1.0)));
+        Profile { b_to_a: b_to_a.b_to_a, ..a_to_b }
+    }
+
     fn write_report(&self, report: &impl Serialize) -> anyhow::Result<()> {
         let Some(file) = &self.report else { return Ok(()) };
         let json = serde_json::to_vec_pretty(report).context("cannot put the report into JSON")?;
@@ -167,14 +209,67 @@ fn by_shell(script: &str) -> Command {
     command
 }
 
+fn run_nat(emulation: &Emulation, homes: &Homes) -> anyhow::Result<ExitCode> {
+    let members = [("a", homes.a), ("b", homes.b), ("relay", Uplink::Public)];
+    let profile = emulation.profile()?;
+    let internet = Internet::new(&members, &profile, emulation.options())?;
+    let start = |name: &str, script: &str| -> anyhow::Result<Running> {
+        let member = internet.member(name).with_context(|| format!("no host is named {name}"))?;
+        Ok(member.spawn(by_shell(script))?)
+    };
+    let relay = homes.run_relay.as_deref().map(|script| start("relay", script)).transpose()?;
+    let b = homes.run_b.as_deref().map(|script| start("b", script)).transpose()?;
+    let status = start("a", &homes.run_a)?.wait()?;
+    let drain = 2 * Duration::from_nanos(profile.rtt_ns());
+    for running in [b, relay].into_iter().flatten() {
+        running.wind_up(drain)?;
+    }
+    let report = internet.finish()?;
+    emulation.write_report(&report)?;
+    warn_of(&report.invalid_because);
+    Ok(exit_as(status))
+}
+
+/// Writes each row once it is known, as all of them take a while.
+fn validate(out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
+    writeln!(out, "quantity,path,expected,measured,allowed,agrees,faults")?;
+    let mut all_agree = true;
+    for comparison in validation::COMPARISONS {
+        for row in comparison()? {
+            all_agree &= row.agrees();
+            write_row(&row, out)?;
+        }
+    }
+    Ok(if all_agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn write_row(row: &Row, out: &mut impl io::Write) -> io::Result<()> {
+    let Row { quantity, path, expected, measured, allowed, faults } = row;
+    let (agrees, faults) = (if row.agrees() { "yes" } else { "no" }, faults.join("; "));
+    writeln!(out, "\"{quantity}\",{path},{expected:.3},{measured:.3},{allowed:.3},{agrees},\"{faults}\"")?;
+    out.flush()
+}
+
 /// Reports on the path and ends as the command on host A did.
 fn conclude(path: Path, emulation: &Emulation, status: ExitStatus) -> anyhow::Result<ExitCode> {
     let report = path.finish()?;
     emulation.write_report(&report)?;
     // Standard output is that of the commands.
     let _ = summarise(&report, &mut io::stderr());
+    warn_of(&report.invalid_because);
+    Ok(exit_as(status))
+}
+
+fn exit_as(status: ExitStatus) -> ExitCode {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+    code.map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+fn warn_of(faults: &[String]) {
+    for fault in faults {
+        // Standard output is that of the commands.
+        let _ = writeln!(io::stderr(), "link: this run is invalid: {fault}");
+    }
 }
 
 fn summarise(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
@@ -184,7 +279,7 @@ fn summarise(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
         write!(out, "link: {name}: {packets_in} packets ({bytes_in} bytes) in, ")?;
         writeln!(out, "{packets_out} ({bytes_out}) out, {dropped} dropped by the queue, {lost} lost")?;
     }
-    report.invalid_because.iter().try_for_each(|fault| writeln!(out, "link: this run is invalid: {fault}"))
+    Ok(())
 }
 
 fn print_probe(probe: &ProbeReport, out: &mut impl io::Write) -> io::Result<()> {

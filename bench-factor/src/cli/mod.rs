@@ -34,7 +34,7 @@ enum Command {
     /// Join two hosts by an emulated path, on this machine
     #[cfg(target_os = "linux")]
     #[command(subcommand)]
-    Link(link::Link),
+    Link(Box<link::Link>),
     /// Run other people's programs on the same work, and ketch beside them
     #[cfg(target_os = "linux")]
     Tools(tools::Tools),
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         Command::Diverge(diverge) => diverge::run(diverge, out)?,
         Command::Digest(digest) => digest::run(digest, out)?,
         #[cfg(target_os = "linux")]
-        Command::Link(link) => return link::run(link, out),
+        Command::Link(link) => return link::run(*link, out),
         #[cfg(target_os = "linux")]
         Command::Tools(tools) => tools::run(tools, out)?,
         #[cfg(target_os = "linux")]
