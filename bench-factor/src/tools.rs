@@ -60,6 +60,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), ToolsError> {
     let plan = Plan::read(&options.plan)?;
     let bench = bench(options, &plan)?;
+    bench.place.gain_access()?;
     let (can, obstacles) = sort_out(conditions(&plan), &bench);
     for obstacle in &obstacles {
         say(out, obstacle)?;

@@ -1,7 +1,9 @@
 //! The command `tools`, as a person runs it.
+#![cfg(target_os = "linux")]
 
 use std::{
     fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -66,7 +68,7 @@ fn the_quick_plan_runs_what_is_installed_and_names_what_is_not() {
     let rows = run.rows();
     for tool in present {
         let of_tool: Vec<_> = rows.iter().filter(|row| row.split(',').nth(6) == Some(tool)).collect();
-        assert_eq!(of_tool.len(), 2 * 2 * 2, "{tool}");
+        assert_eq!(of_tool.len(), 2 * 2, "{tool}");
         assert!(of_tool.iter().all(|row| row.split(',').nth(10) == Some("verified")), "{of_tool:?}");
     }
     let summary = fs::read_to_string(run.results.join("summary.txt")).unwrap();
@@ -81,7 +83,7 @@ fn a_tool_that_fails_has_its_row_and_fails_the_run() {
     assert_eq!(run.output.status.code(), Some(1));
     assert!(run.errors().contains("1 of 1 observations failed"), "{}", run.errors());
     assert!(
-        run.rows()[0].contains(",failed,") && run.rows()[0].contains("did not get ready"),
+        run.rows()[0].contains(",failed,") && run.rows()[0].contains("ended before it was ready"),
         "{:?}",
         run.rows()
     );
@@ -100,6 +102,24 @@ fn what_is_missing_is_listed_and_does_not_fail_the_run() {
         run.said()
     );
     assert!(run.rows().is_empty());
+}
+
+#[test]
+fn both_ends_of_a_tool_run_over_an_emulated_path() {
+    if let Err(missing) = ketch_lab::Lab::available() {
+        writeln!(io::stderr(), "skipped: {missing}").unwrap();
+        return;
+    }
+    let text = "rounds = 1\nseed = 7\ntargets = ['folder']\ntools = ['tar-tcp']\n[[work]]\nshape = 'small'\nfiles = 9\n";
+    let (_place, plan) = plan(text);
+    let run = tools(&plan, &["--link", "lan"]);
+    let rows = run.rows();
+    assert!(rows[0].starts_with("1,1,lan,small-9x4096,fresh,folder,tar-tcp,"), "{rows:?}");
+    // A machine that is busy elsewhere delays packets, and the path says so itself.
+    assert!(
+        rows[0].contains(",verified,") || rows[0].contains("the emulated path was not as asked"),
+        "{rows:?}"
+    );
 }
 
 #[test]

@@ -438,6 +438,14 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_names_every_tool() {
+        let guide = include_str!("../../../docs/benchmarks/tools.md");
+        for tool in all() {
+            assert!(guide.contains(&format!("`{tool}`")), "{tool}");
+        }
+    }
+
+    #[test]
     fn a_tool_says_why_it_is_unfit() {
         let tool = |name: &str| Tool::try_from(name.to_owned()).unwrap();
         let unfit = |name, scenario, target| tool(name).unfit(scenario, target);

@@ -50,6 +50,14 @@ impl Where {
         Ok(Self::Link(name.to_owned(), Box::new(Profile::named(name)?)))
     }
 
+    /// Makes this process, while it has one thread, what it has to be to join ends here.
+    pub(crate) fn gain_access(&self) -> Result<(), ToolsError> {
+        match self {
+            Self::Loopback => Ok(()),
+            Self::Link(..) => Ok(ketch_lab::gain_access()?),
+        }
+    }
+
     /// Whether what a command mounts can be seen from here.
     pub(crate) fn shares_mounts(&self) -> bool {
         match self {

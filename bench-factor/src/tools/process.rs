@@ -85,8 +85,8 @@ impl End {
         ready: impl Fn(u32, &str) -> Option<T>,
         limit: Duration,
     ) -> Result<T, ToolsError> {
-        /// Short beside any start of a program, long beside what asking costs.
-        const PAUSE: Duration = Duration::from_millis(2);
+        /// Short beside the start of a program, long beside a look at what it has printed.
+        const PAUSE: Duration = Duration::from_millis(5);
         let began = Instant::now();
         loop {
             if let Some(value) = ready(self.processes[0].held.id(), &self.said()) {

@@ -178,10 +178,12 @@ fn free_port() -> Result<u16, ToolsError> {
 }
 
 /// Whether somebody on the host of `process` listens on a TCP port. A trial connection would tell too, but
-/// be the one that a server of one session waits for.
+/// be the one that a server of one session waits for. Reading a table takes the kernel some milliseconds.
 fn listens(process: u32, port: u16) -> bool {
-    let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("/proc/{process}/net/{table}")));
-    tables.into_iter().flatten().any(|table| lists_listener(&table, port))
+    ["tcp", "tcp6"].into_iter().any(|table| {
+        let table = fs::read_to_string(format!("/proc/{process}/net/{table}"));
+        table.is_ok_and(|table| lists_listener(&table, port))
+    })
 }
 
 /// Whether a table as of proc(5) has a socket in the state LISTEN (`0A`) with this local port.

@@ -18,8 +18,9 @@ use super::{
     target::{FileSystem, Target},
 };
 
-/// Length of a source image beyond its content: file system structures, and room for a block a file.
-const IMAGE_SLACK_BYTES: u64 = 256 * 1024 * 1024;
+/// Length of a source image beyond its content and a block an entry: the journal and other structures of the
+/// file system. It is sent too, so it is as small as `mkfs.ext4` takes for the trees here.
+const IMAGE_SLACK_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A source tree on disk.
 #[derive(Debug)]

@@ -43,6 +43,9 @@ pub(super) fn over_ssh(setup: &Setup, options: &[&str]) -> Result<Vec<Command>, 
 /// `count` processes at once, each with its part of the entries at the top of the tree. The parts are listed
 /// before the clock starts, which favours it.
 pub(super) fn in_parts(setup: &Setup, count: usize) -> Result<Vec<Command>, ToolsError> {
+    let copy = setup.copy();
+    // Without it, a part of one file would be stored under its name.
+    fs::create_dir_all(&copy).map_err(io_error("make the folder", &copy))?;
     let parts = parts(&setup.source, count)?;
     parts.iter().enumerate().map(|(index, part)| one_part(setup, index, part)).collect()
 }

@@ -86,14 +86,15 @@ fn make_keys(folder: &Path) -> Result<(), ToolsError> {
     Ok(())
 }
 
+/// Eight processes begin at once, which is close to the default limit of ten unfinished logins. Another home
+/// keeps the start-up files of the user's shell out: bash reads them for every command over ssh.
 fn sshd_configuration(setup: &Setup, folder: &Path) -> String {
     let folder = folder.display();
     let Setup { address, port, .. } = setup;
-    // Eight processes begin at once, beside which the default of ten unfinished logins is close.
     format!(
         "Port {port}\nListenAddress {address}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n\
          PermitRootLogin yes\nStrictModes no\nUsePAM no\nPidFile none\nMaxStartups 100\nMaxSessions 100\n\
-         Subsystem sftp internal-sftp\n"
+         Subsystem sftp internal-sftp\nSetEnv HOME={folder}\n"
     )
 }
 
