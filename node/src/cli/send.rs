@@ -13,8 +13,8 @@ use anyhow::Context as _;
 use ketch::{
     state::StateFolder,
     swarm::{
-        Inbound, Keypair, Multiaddr, Node, NodeOptions, TransportKind,
-        address::{is_link_local, is_loopback, on_every_interface},
+        Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, TransportKind,
+        address::{is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
     },
     transfer::{self, Event},
     tree::{Source, SourceError},
@@ -120,24 +120,39 @@ async fn listen(
         let message = format!("--listen {other} is no address of the transport that --transport asks for");
         return Err(Usage { message, hint: None }.into());
     }
-    if !command.listen.is_empty() {
-        let options = NodeOptions { listen: command.listen.clone(), ..NodeOptions::default() };
-        return Ok(Node::start(identity, options).await?);
-    }
-    let before: Vec<_> = everywhere(offer.offer().addresses()).into_iter().filter(fits).collect();
-    if !before.is_empty() {
-        let options = NodeOptions { listen_where_possible: before, ..NodeOptions::default() };
-        let (node, inbound) = Node::start(identity.clone(), options).await?;
-        if !node.listen_addresses().is_empty() {
+    let explicit = !command.listen.is_empty();
+    let wanted = if explicit { command.listen.clone() } else { default_addresses(command.transport) };
+    let known = offer.offer().addresses();
+    let before: Vec<_> = match explicit {
+        true => with_ports_of(&wanted, known),
+        // As it was: whoever has the ticket looks for it there.
+        false => everywhere(known).into_iter().filter(fits).collect(),
+    };
+    if !before.is_empty() && before != wanted {
+        let started = start(identity.clone(), before, explicit).await;
+        if let Ok((node, inbound)) = started
+            && !node.listen_addresses().is_empty()
+        {
             return Ok((node, inbound));
         }
         print_line("warning: the ports of this ticket are taken, so it is printed anew with others");
     }
-    let options =
-        NodeOptions { listen_where_possible: default_addresses(command.transport), ..NodeOptions::default() };
-    let (node, inbound) = Node::start(identity, options).await?;
+    let (node, inbound) = start(identity, wanted, explicit).await?;
     anyhow::ensure!(!node.listen_addresses().is_empty(), "no address of this machine can be listened on");
     Ok((node, inbound))
+}
+
+/// Addresses that somebody named must all work; of the usual ones those that the machine has.
+async fn start(
+    identity: Keypair,
+    listen: Vec<Multiaddr>,
+    explicit: bool,
+) -> Result<(Node, Inbound), NodeError> {
+    let options = match explicit {
+        true => NodeOptions { listen, ..NodeOptions::default() },
+        false => NodeOptions { listen_where_possible: listen, ..NodeOptions::default() },
+    };
+    Node::start(identity, options).await
 }
 
 /// Any port on every interface, IPv4 and IPv6.
@@ -147,6 +162,18 @@ pub(super) fn default_addresses(transport: Option<TransportKind>) -> Vec<Multiad
         .filter_map(|address| address.parse().ok())
         .filter(|address| transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted)))
         .collect()
+}
+
+/// The wanted addresses, those without a port with the one that the same address had before.
+fn with_ports_of(wanted: &[Multiaddr], before: &[Multiaddr]) -> Vec<Multiaddr> {
+    let known = |wanted: &Multiaddr| {
+        let like = |before: &&Multiaddr| {
+            let open = with_any_port(before);
+            open == *wanted || on_every_interface(&open) == *wanted
+        };
+        before.iter().find(like).map(|before| with_port_of(wanted, before))
+    };
+    wanted.iter().map(|wanted| known(wanted).unwrap_or_else(|| wanted.clone())).collect()
 }
 
 /// The ports of addresses that an offer had, one for each transport and family. The interfaces may have
@@ -259,5 +286,13 @@ mod tests {
         assert_eq!(everywhere(&before), after);
         let loopback = addresses(&["/ip4/127.0.0.1/tcp/7"]);
         assert_eq!(everywhere(&loopback), loopback);
+    }
+
+    #[test]
+    fn a_named_address_without_a_port_gets_the_one_it_had() {
+        let before = addresses(&["/ip4/127.0.0.1/tcp/7", "/ip4/10.0.0.1/udp/8/quic-v1"]);
+        let named = addresses(&["/ip4/127.0.0.1/tcp/0", "/ip4/0.0.0.0/udp/0/quic-v1", "/ip4/10.0.0.1/tcp/9"]);
+        let kept = addresses(&["/ip4/127.0.0.1/tcp/7", "/ip4/0.0.0.0/udp/8/quic-v1", "/ip4/10.0.0.1/tcp/9"]);
+        assert_eq!(with_ports_of(&named, &before), kept);
     }
 }

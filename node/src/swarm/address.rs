@@ -20,6 +20,13 @@ pub fn with_any_port(address: &Multiaddr) -> Multiaddr {
         .collect()
 }
 
+/// The address with the port of another one of the same transport.
+pub fn with_port_of(address: &Multiaddr, other: &Multiaddr) -> Multiaddr {
+    let is_port = |part: &Protocol<'_>| matches!(part, Protocol::Tcp(_) | Protocol::Udp(_));
+    let port = other.iter().find(is_port);
+    address.iter().map(|part| port.clone().filter(|_| is_port(&part)).unwrap_or(part)).collect()
+}
+
 /// The address on every interface of its family.
 pub fn on_every_interface(address: &Multiaddr) -> Multiaddr {
     address
@@ -71,6 +78,7 @@ mod tests {
         let quic = address("/ip4/10.0.0.1/udp/7/quic-v1");
         assert_eq!(with_any_port(&quic), address("/ip4/10.0.0.1/udp/0/quic-v1"));
         assert_eq!(on_every_interface(&quic), address("/ip4/0.0.0.0/udp/7/quic-v1"));
+        assert_eq!(with_port_of(&address("/ip6/::/udp/0/quic-v1"), &quic), address("/ip6/::/udp/7/quic-v1"));
         assert_eq!(on_every_interface(&address("/ip6/fd00::1/tcp/7")), address("/ip6/::/tcp/7"));
     }
 

@@ -61,6 +61,8 @@ impl DataOut {
     /// Sends each piece on a stream of its own.
     pub(super) async fn files(self, most: usize) -> Result<(), Broken> {
         while let Some(piece) = self.queue.next(most).await {
+            // Each piece of a block or more costs its stream two blocks of memory on either side.
+            let _place = if piece.is_large() { self.queue.large_place().await } else { None };
             let mut stream = self.open().await?;
             let reading = self.reading(piece);
             pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::End)).await?;

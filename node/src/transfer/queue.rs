@@ -10,22 +10,23 @@ use std::{
 };
 
 use ketch_protocol::{
-    limits::{BATCH_ENTRIES, BLOCK_BYTES, WHOLE_BYTES},
+    limits::{BATCH_ENTRIES, BLOCK_BYTES, DATA_STREAMS, WHOLE_BYTES},
     message::Run,
     problem::Problem,
     record::segment::Span,
     session::sender::{Job, Wanted},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::tree::SourceFile;
 
 /// Jobs of one session, shared by its data streams. The protocol bounds them: a job is of an open entry, and
 /// each is wanted [`ketch_protocol::limits::WANTS_PER_SPAN`] times a span at the most.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Notify,
+    large: Semaphore,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +79,29 @@ pub(super) enum Piece {
     Span(Arc<LargeFile>, Span, Need),
 }
 
+impl Piece {
+    /// Whether it fills a block or more.
+    pub(super) fn is_large(&self) -> bool {
+        match self {
+            Self::Files(files) => files.iter().any(|job| job.entry.size() >= BLOCK_BYTES as u64),
+            Self::Span(..) => true,
+        }
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let large = Semaphore::new(DATA_STREAMS as usize);
+        Self { state: Mutex::default(), changed: Notify::new(), large }
+    }
+}
+
 impl Queue {
+    /// A place among the few large pieces that are sent at once; `None` only once the session is over.
+    pub(super) async fn large_place(&self) -> Option<SemaphorePermit<'_>> {
+        self.large.acquire().await.ok()
+    }
+
     /// Appends jobs.
     pub(super) fn push(&self, jobs: Vec<Job>) {
         self.lock().jobs.extend(jobs.into_iter().map(pending));

@@ -1,11 +1,12 @@
 //! Receiving what a ticket offers, from the look at the destination to the report.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{error::Error as _, path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     io::StreamKind,
     limits::{HELLO_TIMEOUT_S, VERSION},
-    message::{Ask, Consent, TargetView},
+    message::{Ask, Consent, Message, TargetView},
+    session::Stop,
 };
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -13,14 +14,18 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ReceiveError,
     event::{Event, Report, Route},
+    line::{Leave, Line},
     receiving::Receiving,
     storing::Store,
 };
 use crate::{
     swarm::{Connection, Inbound, Node, Stream, TransportKind},
-    tree::{self, Target},
+    tree::{self, Target, TargetError},
     trust::Ticket,
 };
+
+/// How long a receiver that can take nothing tries to tell the sender.
+const TELL_LIMIT: Duration = Duration::from_secs(2);
 
 /// What to receive, and how.
 #[derive(Debug)]
@@ -37,7 +42,8 @@ pub struct ReceiveRequest {
     pub consent: Consent,
 }
 
-/// Receives what a ticket offers. The target is checked before the peer is dialed. Cancelling `stop` tells
+/// Receives what a ticket offers. The target is checked before anything moves; a sender hears of one that
+/// cannot be written. Cancelling `stop` tells
 /// the other side and keeps what is stored of large files.
 pub async fn receive(
     node: &Node,
@@ -46,7 +52,15 @@ pub async fn receive(
     events: &mpsc::Sender<Event>,
     stop: &CancellationToken,
 ) -> Result<Report, ReceiveError> {
-    let (target, view, free_bytes) = open_target(request.destination, request.options).await?;
+    let opened = open_target(request.destination.clone(), request.options).await;
+    if let Err(ReceiveError::Target(error @ (TargetError::ReadOnly { .. } | TargetError::NoSpace { .. }))) =
+        &opened
+    {
+        // The sender waits for somebody who cannot take anything; its user should know. A mistyped
+        // destination is nobody's business but the receiver's.
+        let _ = timeout(TELL_LIMIT, tell(node, &request, error)).await;
+    }
+    let (target, view, free_bytes) = opened?;
     let connection = tokio::select! {
         dialed = dial(node, &request.ticket, request.transport) => dialed?,
         () = stop.cancelled() => return Err(ReceiveError::Interrupted),
@@ -54,13 +68,7 @@ pub async fn receive(
     // Nobody listens to events any more: the session goes on without them.
     let _ = events.send(Event::Connected(Route::of(&connection))).await;
     let stream = open_control(&connection).await?;
-    let ask = Ask {
-        version: VERSION,
-        session: super::random_session().map_err(ReceiveError::Random)?,
-        secret: *request.ticket.secret(),
-        consent: request.consent,
-        target: view,
-    };
+    let ask = ask(&request, view)?;
     let store = Arc::new(Store::new(target));
     let receiving = Receiving::new(connection.clone(), ask, store, free_bytes, events.clone());
     let result = receiving.run(stream, inbound, stop).await;
@@ -80,6 +88,24 @@ async fn open_target(
         Ok((target, view, free_bytes))
     })
     .await
+}
+
+/// Asks, and says at once why nothing can be taken.
+async fn tell(node: &Node, request: &ReceiveRequest, error: &TargetError) -> Result<(), ReceiveError> {
+    let connection = dial(node, &request.ticket, request.transport).await?;
+    let mut line = Line::new(open_control(&connection).await?);
+    let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+    line.say(&Message::Ask(ask(request, TargetView::Occupied)?));
+    line.say(&Message::Refuse(Stop::new(error.reason(), format_args!("{error}{cause}")).into()));
+    line.leave(Leave::WhenHeard).await;
+    connection.close().await;
+    Ok(())
+}
+
+fn ask(request: &ReceiveRequest, target: TargetView) -> Result<Ask, ReceiveError> {
+    let session = super::random_session().map_err(ReceiveError::Random)?;
+    let secret = *request.ticket.secret();
+    Ok(Ask { version: VERSION, session, secret, consent: request.consent, target })
 }
 
 async fn dial(
