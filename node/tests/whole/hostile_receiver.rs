@@ -59,10 +59,7 @@ fn run(first: u64, count: u64) -> Vec<Run> {
 /// Waits until the sender refuses to go on.
 async fn refused(mut control: Control) -> Refuse {
     control
-        .hear_until(|message| match message {
-            Message::Refuse(refuse) => Some(refuse),
-            _ => None,
-        })
+        .hear_until(|message| if let Message::Refuse(refuse) = message { Some(refuse) } else { None })
         .await
 }
 

@@ -124,10 +124,7 @@ impl PlayedSender {
 
     /// Waits until the receiver refuses to go on, and for its end.
     pub(crate) async fn refused(mut self, reason: Reason) -> Ended {
-        let refuse = |message| match message {
-            Message::Refuse(refuse) => Some(refuse.reason),
-            _ => None,
-        };
+        let refuse = |message| if let Message::Refuse(refuse) = message { Some(refuse.reason) } else { None };
         assert_eq!(self.control.hear_until(refuse).await, reason);
         self.connection.close().await;
         self.end().await
