@@ -65,7 +65,7 @@ pub(super) enum Link {
 /// of the hosts, and OWN_IP; with 6 at the end those of IPv6.
 #[derive(Debug, Args)]
 pub(super) struct Homes {
-    /// How host A is attached: public, ipv6-only, cone, full-cone, symmetric, udp-blocked or firewall
+    /// How host A is attached: public, ipv6-only, cone, full-cone, symmetric, udp-blocked, upnp or firewall
     #[arg(long, value_name = "UPLINK")]
     a: Uplink,
     /// How host B is attached
