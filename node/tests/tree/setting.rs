@@ -3,6 +3,7 @@
 
 use std::{
     env, fs,
+    io::Write as _,
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::Path,
     process::Command,
@@ -50,9 +51,9 @@ pub(crate) fn alone(test: &str, body: fn(&Path)) {
     run(test, body, |_| again(test));
 }
 
-#[expect(clippy::print_stdout, reason = "a test that can't run here says so")]
 pub(crate) fn skip(reason: impl std::fmt::Display) {
-    println!("skipped: {reason}");
+    // Written past the harness, which would hide it: CI counts these lines.
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
 fn run(test: &str, body: fn(&Path), command: impl FnOnce(&Path) -> Command) {
