@@ -9,6 +9,7 @@ pub mod offer;
 pub mod offers;
 pub mod qr;
 mod secret;
+mod stored;
 pub mod ticket;
 
 pub use ketch_protocol::message::Secret;
