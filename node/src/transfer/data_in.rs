@@ -1,7 +1,7 @@
 //! A data stream of the receiver: its async half, which moves blocks to where they are stored.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -14,7 +14,7 @@ use ketch_protocol::{
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    blocking,
+    blocking, lock,
     pulse::Broken,
     receiving::Work,
     storing::{Store, Storing},
@@ -60,9 +60,4 @@ async fn take(
         return Err(Broken("the session has ended".into()));
     }
     if ends { Err(Broken("it brought what could not be stored".into())) } else { Ok(block) }
-}
-
-/// What one stream stores is whole between any two blocks, so a panic leaves it usable.
-fn lock(storing: &Mutex<Storing>) -> MutexGuard<'_, Storing> {
-    storing.lock().unwrap_or_else(PoisonError::into_inner)
 }

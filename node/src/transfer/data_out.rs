@@ -1,7 +1,7 @@
 //! A data stream of the sender: its async half, which moves blocks from where they are read.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -12,7 +12,7 @@ use ketch_protocol::{
 };
 
 use super::{
-    blocking,
+    blocking, lock,
     pulse::Broken,
     queue::{Piece, Queue},
     reading::Reading,
@@ -58,9 +58,9 @@ impl DataOut {
         end(stream).await
     }
 
-    /// Sends each piece on a stream of its own.
-    pub(super) async fn files(self, most: usize) -> Result<(), Broken> {
-        while let Some(piece) = self.queue.next(most).await {
+    /// Sends each file, or span of a large one, on a stream of its own.
+    pub(super) async fn files(self) -> Result<(), Broken> {
+        while let Some(piece) = self.queue.next(1).await {
             // Each piece of a block or more costs its stream two blocks of memory on either side.
             let _place = if piece.is_large() { self.queue.large_place().await } else { None };
             let mut stream = self.open().await?;
@@ -130,9 +130,4 @@ async fn end(mut stream: Stream) -> Result<(), Broken> {
 enum Next {
     Piece,
     End,
-}
-
-/// What is being read is whole between any two blocks, so a panic leaves it usable.
-fn lock(reading: &Mutex<Reading>) -> MutexGuard<'_, Reading> {
-    reading.lock().unwrap_or_else(PoisonError::into_inner)
 }

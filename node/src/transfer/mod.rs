@@ -22,6 +22,8 @@ mod registry;
 mod sending;
 mod storing;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use ketch_protocol::message::SessionId;
 
 pub use error::{OfferError, ReceiveError};
@@ -49,6 +51,12 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
             Err(_cancelled) => std::future::pending().await,
         },
     }
+}
+
+/// Locks what sessions share. All of it is whole between any two statements that hold the lock, so a panic
+/// elsewhere leaves it usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A name for a new session.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -25,6 +25,7 @@ use super::{
     Layout, OfferError,
     event::{Event, Report},
     listing::count,
+    lock,
     sending::{Outgoing, Sending},
 };
 use crate::{
@@ -266,9 +267,4 @@ fn start_counting(outgoing: &Outgoing) {
 /// Seconds since 1970.
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// What is guarded is whole between any two statements, so a panic elsewhere leaves it usable.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

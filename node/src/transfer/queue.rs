@@ -4,7 +4,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -137,9 +137,8 @@ impl Queue {
         }
     }
 
-    /// The guarded value is whole between any two statements, so a panic elsewhere leaves it usable.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        super::lock(&self.state)
     }
 }
 

@@ -181,9 +181,8 @@ impl Registry {
         self.planned.notify_all();
     }
 
-    /// The guarded value is whole between any two statements, so a panic elsewhere leaves it usable.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        super::lock(&self.state)
     }
 }
 

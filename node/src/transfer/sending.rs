@@ -179,11 +179,12 @@ impl Sending {
     }
 
     fn start_streams(&mut self, session: SessionId) {
-        let (streams, files) = match self.outgoing.layout {
-            Layout::Bundle => (bundle_streams(self.connection.transport()), usize::MAX),
-            Layout::Files => (FILE_STREAMS, 1),
+        let layout = self.outgoing.layout;
+        let count = match layout {
+            Layout::Bundle => bundle_streams(self.connection.transport()),
+            Layout::Files => FILE_STREAMS,
         };
-        for _ in 0..streams {
+        for _ in 0..count {
             let stream = DataOut {
                 connection: self.connection.clone(),
                 session,
@@ -191,9 +192,9 @@ impl Sending {
                 source: self.outgoing.source.clone(),
                 moved: Arc::clone(&self.moved),
             };
-            match self.outgoing.layout {
+            match layout {
                 Layout::Bundle => self.streams.spawn(stream.bundle()),
-                Layout::Files => self.streams.spawn(stream.files(files)),
+                Layout::Files => self.streams.spawn(stream.files()),
             };
         }
     }
