@@ -13,8 +13,16 @@ pub const PATH_BYTES: usize = 4_096;
 /// Longest symlink target, in bytes: `PATH_MAX`, the longest that symlink(2) takes.
 pub const LINK_TARGET_BYTES: usize = 4_096;
 
+/// Most bytes of the names and values of one entry's extended attributes. ext4 keeps them in one block of
+/// 4 KiB beside the inode; what has more is listed without them, and named.
+pub const ATTRIBUTE_BYTES: usize = 16 * 1024;
+
+/// Most extended attributes of one entry.
+pub const ATTRIBUTES: usize = 256;
+
 /// Longest control message, in bytes. A batch is cut at [`BATCH_BYTES`]; the rest is headroom for what comes
-/// last: one entry with the longest path and link target (8 KiB), or two lists of [`PARTS_RUNS`] runs (48 KiB).
+/// last: one entry with the longest path and link target (8 KiB) and all its attributes (19 KiB), or two
+/// lists of [`PARTS_RUNS`] runs (48 KiB).
 pub const MESSAGE_BYTES: usize = 128 * 1024;
 
 /// A batch of the manifest, of wants or of settled entries is sent once its encoding may reach this many

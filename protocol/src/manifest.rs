@@ -2,12 +2,15 @@
 
 use std::fmt;
 
-use crate::path::EntryPath;
+use crate::{hash::ContentHash, path::EntryPath};
 
-/// Most bytes of an encoded entry beside its path and link target: the tag and length of the entry (4),
-/// then each field's tag and longest number (`docs/wire-format.md`): shared 3, length of rest 3, kind 2,
-/// size 10, mode 6, seconds 11, nanoseconds 6, length of link target 3.
-const FIELD_BYTES: usize = 48;
+/// Most bytes of an encoded entry beside its path, link target and attributes: the tag and length of the
+/// entry (4), then each field's tag and longest number (`docs/wire-format.md`): shared 3, length of rest 3,
+/// kind 2, size 10, mode 6, seconds 11, nanoseconds 6, length of link target 3, hash 34, owner 14.
+const FIELD_BYTES: usize = 96;
+
+/// Most bytes of an encoded attribute beside its name and value: three tags, and lengths of 3 bytes each.
+const ATTRIBUTE_FIELD_BYTES: usize = 12;
 
 /// Position of an entry in the manifest of its session, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -36,29 +39,64 @@ pub struct Entry {
     pub mode: u32,
     /// When its content was last changed.
     pub mtime: Timestamp,
+    /// Hash of all its content, where the side that lists a file knows it without reading.
+    pub hash: Option<ContentHash>,
+    /// Who owns it, where that was asked for.
+    pub owner: Option<Owner>,
+    /// Its extended attributes in ascending order of their names, where they were asked for.
+    pub attributes: Vec<Attribute>,
+}
+
+/// The numbers of an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// User id.
+    pub user: u32,
+    /// Group id.
+    pub group: u32,
+}
+
+/// An extended attribute. All of an entry have [`crate::limits::ATTRIBUTE_BYTES`] bytes at most.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Attribute {
+    /// With its namespace, `user.comment`: no NUL, not empty.
+    pub name: Box<[u8]>,
+    /// Any bytes.
+    pub value: Box<[u8]>,
 }
 
 impl Entry {
+    /// An entry of which no more is known.
+    pub fn new(path: EntryPath, kind: EntryKind, mode: u32, mtime: Timestamp) -> Self {
+        Self { path, kind, mode, mtime, hash: None, owner: None, attributes: Vec::new() }
+    }
+
     /// Length of its content in bytes; 0 for what has none.
     pub fn size(&self) -> u64 {
         match self.kind {
             EntryKind::File { size } => size,
-            EntryKind::Directory | EntryKind::Symlink { .. } => 0,
+            EntryKind::Directory | EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => 0,
         }
     }
 
-    /// Bytes of its path and its link target: what it costs to remember.
+    /// Bytes of its path, its link target and its attributes: what it costs to remember.
     pub fn name_bytes(&self) -> usize {
         let target = match &self.kind {
             EntryKind::Symlink { target } => target.len(),
+            EntryKind::HardLink { target } => target.as_bytes().len(),
             EntryKind::File { .. } | EntryKind::Directory => 0,
         };
-        self.path.as_bytes().len() + target
+        self.path.as_bytes().len() + target + self.attribute_bytes()
+    }
+
+    /// Bytes of the names and values of its attributes.
+    pub fn attribute_bytes(&self) -> usize {
+        self.attributes.iter().map(|attribute| attribute.name.len() + attribute.value.len()).sum()
     }
 
     /// The most bytes it can take in an encoded batch.
     pub fn encoded_bound(&self) -> usize {
-        FIELD_BYTES + self.name_bytes()
+        FIELD_BYTES + self.name_bytes() + self.attributes.len() * ATTRIBUTE_FIELD_BYTES
     }
 }
 
@@ -76,6 +114,11 @@ pub enum EntryKind {
     Symlink {
         /// The exact bytes it holds: 1 to 4,096, no NUL.
         target: Box<[u8]>,
+    },
+    /// Another name of a file.
+    HardLink {
+        /// The first name of that file in the order of the manifest, where it is a [`EntryKind::File`].
+        target: EntryPath,
     },
 }
 
@@ -162,7 +205,7 @@ mod tests {
 
     fn entry(path: &str, kind: EntryKind) -> Entry {
         let path = EntryPath::parse(path.as_bytes()).unwrap();
-        Entry { path, kind, mode: 0o644, mtime: Timestamp::default() }
+        Entry::new(path, kind, 0o644, Timestamp::default())
     }
 
     fn file(path: &str) -> Entry {

@@ -44,11 +44,8 @@ fn entry() -> impl Strategy<Value = Entry> {
         vec(1u8..=255, 1..9).prop_map(|target| EntryKind::Symlink { target: target.into() }),
     ];
     (path(), kind, 0u32..=0o7777, any::<i64>(), 0u32..1_000_000_000).prop_map(
-        |(path, kind, mode, seconds, nanoseconds)| Entry {
-            path,
-            kind,
-            mode,
-            mtime: Timestamp { seconds, nanoseconds },
+        |(path, kind, mode, seconds, nanoseconds)| {
+            Entry::new(path, kind, mode, Timestamp { seconds, nanoseconds })
         },
     )
 }
@@ -254,11 +251,9 @@ proptest! {
     fn no_order_of_messages_makes_a_sender_panic(ask in ask(), messages in vec(message(), 0..30)) {
         use sender::{Action, Input};
         let mut machine = Sender::default();
-        let entries = ["a", "b", "c", "d"].map(|name| Entry {
-            path: EntryPath::parse(name.as_bytes()).unwrap(),
-            kind: EntryKind::File { size: 20 << 20 },
-            mode: 0o644,
-            mtime: Timestamp::default(),
+        let entries = ["a", "b", "c", "d"].map(|name| {
+            let path = EntryPath::parse(name.as_bytes()).unwrap();
+            Entry::new(path, EntryKind::File { size: 20 << 20 }, 0o644, Timestamp::default())
         });
         let prelude = [
             Input::Message(Message::Ask(ask)),

@@ -72,7 +72,7 @@ fn the_ask() -> Ask {
 /// The tree: a directory, two files and a link in it, and a file that the receiver has already.
 fn entries() -> Vec<Entry> {
     let mtime = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
-    let entry = |name, kind, mode| Entry { path: path(name), kind, mode, mtime };
+    let entry = |name, kind, mode| Entry::new(path(name), kind, mode, mtime);
     vec![
         entry("d", EntryKind::Directory, 0o755),
         entry("d/a", EntryKind::File { size: 5 }, 0o644),

@@ -215,7 +215,7 @@ mod tests {
 
     fn job(id: u64, size: u64, wanted: Wanted) -> Job {
         let path = EntryPath::parse(format!("f{id}").as_bytes()).unwrap();
-        let entry = Entry { path, kind: EntryKind::File { size }, mode: 0, mtime: Timestamp::default() };
+        let entry = Entry::new(path, EntryKind::File { size }, 0, Timestamp::default());
         Job { id: EntryId(id), entry: Arc::new(entry), wanted }
     }
 

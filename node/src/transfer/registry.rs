@@ -198,7 +198,7 @@ mod tests {
     fn awaited(name: &str) -> Awaited {
         let path = EntryPath::parse(name.as_bytes()).unwrap();
         let kind = EntryKind::File { size: 1 };
-        Awaited::Content(Arc::new(Entry { path, kind, mode: 0, mtime: Timestamp::default() }))
+        Awaited::Content(Arc::new(Entry::new(path, kind, 0, Timestamp::default())))
     }
 
     #[test]

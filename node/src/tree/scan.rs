@@ -144,8 +144,7 @@ fn problem(path: &EntryPath, cause: Cause, detail: impl std::fmt::Display) -> Fo
 /// What `leaf` in `directory` is, to be listed as `path`.
 fn look(directory: &OwnedFd, leaf: &[u8], path: EntryPath) -> Result<Found, Errno> {
     let stat = statat(directory, leaf, AtFlags::SYMLINK_NOFOLLOW)?;
-    let entry =
-        |kind, mode| Found::Entry(Entry { path: path.clone(), kind, mode, mtime: metadata::mtime(&stat) });
+    let entry = |kind, mode| Found::Entry(Entry::new(path.clone(), kind, mode, metadata::mtime(&stat)));
     Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             entry(EntryKind::File { size: metadata::size(&stat) }, metadata::mode(&stat))

@@ -91,16 +91,16 @@ pub(crate) fn path(text: &str) -> EntryPath {
 pub(crate) const MTIME: Timestamp = Timestamp { seconds: 1_000_000_000, nanoseconds: 123_456_789 };
 
 pub(crate) fn file(text: &str, size: u64) -> Entry {
-    Entry { path: path(text), kind: EntryKind::File { size }, mode: 0o640, mtime: MTIME }
+    Entry::new(path(text), EntryKind::File { size }, 0o640, MTIME)
 }
 
 pub(crate) fn directory(text: &str) -> Entry {
-    Entry { path: path(text), kind: EntryKind::Directory, mode: 0o750, mtime: MTIME }
+    Entry::new(path(text), EntryKind::Directory, 0o750, MTIME)
 }
 
 pub(crate) fn link(text: &str, target: &str) -> Entry {
     let kind = EntryKind::Symlink { target: target.as_bytes().into() };
-    Entry { path: path(text), kind, mode: 0, mtime: MTIME }
+    Entry::new(path(text), kind, 0, MTIME)
 }
 
 pub(crate) const CAREFUL: Options = Options { overwrite: false, durability: Durability::Session };

@@ -53,8 +53,9 @@ impl Fill {
 mod tests {
     use super::*;
     use crate::{
+        hash::ContentHash,
         limits::{DETAIL_BYTES, LINK_TARGET_BYTES, MESSAGE_BYTES, PATH_BYTES},
-        manifest::{EntryId, EntryKind, Timestamp},
+        manifest::{Attribute, EntryId, EntryKind, Owner, Timestamp},
         message::{Batch, Message, Settled, encode},
         path::EntryPath,
         problem::Cause,
@@ -73,7 +74,14 @@ mod tests {
 
     /// An entry whose every number is the longest.
     fn costly_entry(path: EntryPath, kind: EntryKind) -> Entry {
-        Entry { path, kind, mode: u32::MAX, mtime: Timestamp { seconds: i64::MIN, nanoseconds: u32::MAX } }
+        let mtime = Timestamp { seconds: i64::MIN, nanoseconds: u32::MAX };
+        let attribute = |name: u8| Attribute { name: [name; 200].into(), value: [name; 300].into() };
+        Entry {
+            hash: Some(ContentHash::of_nothing()),
+            owner: Some(Owner { user: u32::MAX, group: u32::MAX }),
+            attributes: vec![attribute(b'a'), attribute(b'b')],
+            ..Entry::new(path, kind, u32::MAX, mtime)
+        }
     }
 
     fn batch(entries: Vec<Entry>) -> Message {

@@ -8,8 +8,12 @@ use super::{
     Settled, TargetView, Totals, Want,
 };
 use crate::{
-    limits::{BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES, LINK_TARGET_BYTES, PARTS_RUNS, WINDOW_ENTRIES},
-    manifest::{Entry, EntryId, EntryKind, Timestamp},
+    hash::ContentHash,
+    limits::{
+        ATTRIBUTE_BYTES, ATTRIBUTES, BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES, LINK_TARGET_BYTES,
+        PARTS_RUNS, WINDOW_ENTRIES,
+    },
+    manifest::{Attribute, Entry, EntryId, EntryKind, Owner, Timestamp},
     path::EntryPath,
     problem::{Cause, Problem, Reason, cut_detail},
 };
@@ -110,6 +114,28 @@ struct WireEntry {
     nanoseconds: u32,
     #[prost(bytes = "vec", tag = "8")]
     link_target: Vec<u8>,
+    #[prost(bytes = "vec", optional, tag = "9")]
+    hash: Option<Vec<u8>>,
+    #[prost(message, optional, tag = "10")]
+    owner: Option<WireOwner>,
+    #[prost(message, repeated, tag = "11")]
+    attributes: Vec<WireAttribute>,
+}
+
+#[derive(Clone, Copy, PartialEq, ProstMessage)]
+struct WireOwner {
+    #[prost(uint32, tag = "1")]
+    user: u32,
+    #[prost(uint32, tag = "2")]
+    group: u32,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireAttribute {
+    #[prost(bytes = "vec", tag = "1")]
+    name: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -319,12 +345,14 @@ impl TryFrom<WireBatch> for Batch {
 const FILE: u32 = 0;
 const DIRECTORY: u32 = 1;
 const SYMLINK: u32 = 2;
+const HARD_LINK: u32 = 3;
 
 fn entry_to_wire(entry: &Entry, shared: usize) -> WireEntry {
     let (kind, size, link_target) = match &entry.kind {
         EntryKind::File { size } => (FILE, *size, Vec::new()),
         EntryKind::Directory => (DIRECTORY, 0, Vec::new()),
         EntryKind::Symlink { target } => (SYMLINK, 0, target.to_vec()),
+        EntryKind::HardLink { target } => (HARD_LINK, 0, target.as_bytes().to_vec()),
     };
     WireEntry {
         shared: shared as u32,
@@ -335,7 +363,14 @@ fn entry_to_wire(entry: &Entry, shared: usize) -> WireEntry {
         seconds: entry.mtime.seconds,
         nanoseconds: entry.mtime.nanoseconds,
         link_target,
+        hash: entry.hash.map(|hash| hash.0.to_vec()),
+        owner: entry.owner.map(|Owner { user, group }| WireOwner { user, group }),
+        attributes: entry.attributes.iter().map(attribute_to_wire).collect(),
     }
+}
+
+fn attribute_to_wire(Attribute { name, value }: &Attribute) -> WireAttribute {
+    WireAttribute { name: name.to_vec(), value: value.to_vec() }
 }
 
 fn entry_from_wire(entry: WireEntry, before: &[u8]) -> Result<Entry, MessageError> {
@@ -349,7 +384,29 @@ fn entry_from_wire(entry: WireEntry, before: &[u8]) -> Result<Entry, MessageErro
     }
     let mtime = Timestamp { seconds: entry.seconds, nanoseconds: entry.nanoseconds };
     let kind = kind_from_wire(entry.kind, entry.size, entry.link_target)?;
-    Ok(Entry { path, kind, mode: entry.mode, mtime })
+    let hash = entry.hash.map(hash_from_wire).transpose()?;
+    let owner = entry.owner.map(|WireOwner { user, group }| Owner { user, group });
+    let attributes = attributes_from_wire(entry.attributes)?;
+    let parsed = Entry { path, kind, mode: entry.mode, mtime, hash, owner, attributes };
+    check_count(parsed.attribute_bytes() as u64, ATTRIBUTE_BYTES as u64, "length of attributes")?;
+    Ok(parsed)
+}
+
+fn hash_from_wire(bytes: Vec<u8>) -> Result<ContentHash, MessageError> {
+    bytes.try_into().map(ContentHash).map_err(|_| MessageError::Field("hash"))
+}
+
+/// Sorted, each name once.
+fn attributes_from_wire(attributes: Vec<WireAttribute>) -> Result<Vec<Attribute>, MessageError> {
+    check_count(attributes.len() as u64, ATTRIBUTES as u64, "number of attributes")?;
+    let parsed: Vec<_> = attributes
+        .into_iter()
+        .map(|WireAttribute { name, value }| Attribute { name: name.into(), value: value.into() })
+        .collect();
+    let is_name = |name: &[u8]| !name.is_empty() && !name.contains(&0);
+    let sound = parsed.iter().all(|attribute| is_name(&attribute.name))
+        && parsed.array_windows().all(|[left, right]| left.name < right.name);
+    if sound { Ok(parsed) } else { Err(MessageError::Field("attribute name")) }
 }
 
 fn kind_from_wire(kind: u32, size: u64, link_target: Vec<u8>) -> Result<EntryKind, MessageError> {
@@ -360,6 +417,7 @@ fn kind_from_wire(kind: u32, size: u64, link_target: Vec<u8>) -> Result<EntryKin
         DIRECTORY => Ok(EntryKind::Directory),
         SYMLINK if is_link_target(&link_target) => Ok(EntryKind::Symlink { target: link_target.into() }),
         SYMLINK => Err(MessageError::Field("link target")),
+        HARD_LINK => Ok(EntryKind::HardLink { target: EntryPath::parse(&link_target)? }),
         _ => Err(MessageError::Field("kind of entry")),
     }
 }

@@ -113,7 +113,9 @@ impl Listing {
         let entry = self.outstanding.entry(id).ok_or(Violation::NotOpen(id))?;
         match entry.kind {
             EntryKind::File { .. } => Ok(Arc::clone(entry)),
-            EntryKind::Directory | EntryKind::Symlink { .. } => Err(Violation::NoSuchPart(id)),
+            EntryKind::Directory | EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => {
+                Err(Violation::NoSuchPart(id))
+            }
         }
     }
 

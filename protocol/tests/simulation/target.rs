@@ -142,6 +142,7 @@ impl Target {
             EntryKind::Symlink { target } => Node::Link(target.to_vec()),
             EntryKind::File { size: 0 } => Node::File(Vec::new()),
             EntryKind::File { .. } => return Some(self.plan_content(id, entry, there)),
+            EntryKind::HardLink { .. } => unreachable!("no tree here has hard links"),
         };
         Some(match there {
             Some(there) if there == wanted => Outcome::Kept,

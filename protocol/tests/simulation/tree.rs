@@ -24,7 +24,7 @@ impl Node {
             Self::File(content) => EntryKind::File { size: content.len() as u64 },
             Self::Link(target) => EntryKind::Symlink { target: target.as_slice().into() },
         };
-        Entry { path: path.clone(), kind, mode: 0o755, mtime: Timestamp::default() }
+        Entry::new(path.clone(), kind, 0o755, Timestamp::default())
     }
 }
 

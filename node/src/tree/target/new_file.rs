@@ -114,7 +114,7 @@ mod tests {
 
     fn entry() -> Entry {
         let (path, mtime) = (EntryPath::parse(b"f").unwrap(), Timestamp::default());
-        Entry { path, kind: EntryKind::File { size: 3 }, mode: 0o600, mtime }
+        Entry::new(path, EntryKind::File { size: 3 }, 0o600, mtime)
     }
 
     #[test]

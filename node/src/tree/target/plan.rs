@@ -82,6 +82,9 @@ impl Target {
             EntryKind::Symlink { target } => self.plan_link(entry, target, &above),
             EntryKind::File { size: 0 } => self.plan_empty(entry, &above),
             EntryKind::File { size } => self.plan_content(entry, *size, &above),
+            EntryKind::HardLink { .. } => {
+                Err(Trouble::problem(&entry.path, Cause::Unwritable, "hard links are not made here"))
+            }
         }
     }
 

@@ -25,7 +25,7 @@ fn path(name: &str) -> EntryPath {
 }
 
 fn entry(name: &str, kind: EntryKind) -> Entry {
-    Entry { path: path(name), kind, mode: 0o644, mtime: Timestamp::default() }
+    Entry::new(path(name), kind, 0o644, Timestamp::default())
 }
 
 fn file(name: &str) -> Entry {
