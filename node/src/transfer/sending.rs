@@ -139,6 +139,8 @@ impl Sending {
                     Action::List => self.listing = Some(list(self.outgoing.source.clone())),
                     Action::Read(jobs) => self.queue.push(jobs),
                     Action::Report(problem) => self.tell(Event::Problem(problem)).await,
+                    // An offer is counted; nobody reads its entries one by one.
+                    Action::Settled { .. } | Action::Removed(_) => {}
                     Action::End(ending) => return Some(ending),
                 }
             }
