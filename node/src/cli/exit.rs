@@ -53,12 +53,16 @@ impl Exit {
         match error {
             SessionError::Stopped(Stop { reason, .. }) => match reason {
                 Reason::Interrupted => Self::Interrupted,
-                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => Self::Guard,
+                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => {
+                    Self::Guard
+                }
                 Reason::NotAdmitted | Reason::Declined | Reason::Busy => Self::Unreachable,
                 Reason::Version | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
             },
             SessionError::Refused(Stop { reason, .. }) => match reason {
-                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => Self::Guard,
+                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => {
+                    Self::Guard
+                }
                 Reason::NotAdmitted | Reason::Declined | Reason::Version | Reason::Busy => Self::Unreachable,
                 Reason::Interrupted | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
             },
