@@ -337,6 +337,8 @@ fn the_document_names_every_limit_with_its_value() {
         ("COMPONENT_BYTES", limits::COMPONENT_BYTES as u64),
         ("PATH_BYTES", limits::PATH_BYTES as u64),
         ("LINK_TARGET_BYTES", limits::LINK_TARGET_BYTES as u64),
+        ("ATTRIBUTE_BYTES", limits::ATTRIBUTE_BYTES as u64),
+        ("ATTRIBUTES", limits::ATTRIBUTES as u64),
         ("MESSAGE_BYTES", limits::MESSAGE_BYTES as u64),
         ("BATCH_BYTES", limits::BATCH_BYTES as u64),
         ("BATCH_ENTRIES", limits::BATCH_ENTRIES as u64),
