@@ -6,8 +6,8 @@ use ketch_protocol::{
     limits::{DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Consent, Counts, Frames, Message, MessageError, Offer, Parts, Refuse, Run, Secret,
-        SessionId, Settled, TargetView, Totals, Want, encode,
+        Ask, Batch, Consent, Counts, Frames, Message, MessageError, Offer, Parts, Pieces, Refuse, Run,
+        Secret, SessionId, Settled, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -71,6 +71,10 @@ fn parts() -> impl Strategy<Value = Parts> {
     (number(), runs(), runs()).prop_map(|(id, content, digest)| Parts { id: EntryId(id), content, digest })
 }
 
+fn pieces() -> impl Strategy<Value = Vec<Pieces>> {
+    vec((number(), runs()).prop_map(|(id, bytes)| Pieces { id: EntryId(id), bytes }), 0..3)
+}
+
 fn settled() -> impl Strategy<Value = Settled> {
     (runs(), runs(), vec((number().prop_map(EntryId), problem()), 0..3), vec(problem(), 0..3))
         .prop_map(|(stored, kept, problems, late)| Settled { stored, kept, problems, late })
@@ -99,8 +103,11 @@ fn message() -> impl Strategy<Value = Message> {
         .prop_map(|(reason, path, detail)| Refuse { reason, path, detail });
     let offer = proptest::option::of(totals())
         .prop_map(|estimate| Message::Offer(Offer { version: VERSION, estimate }));
-    let want = (few_runs(), few_runs(), vec(parts(), 0..3))
-        .prop_map(|(content, digest, parts)| Message::Want(Want { content, digest, parts }));
+    let want = (few_runs(), few_runs(), vec(parts(), 0..3), few_runs(), pieces(), pieces()).prop_map(
+        |(content, digest, parts, delta, lists, pieces)| {
+            Message::Want(Want { content, digest, parts, delta, lists, pieces })
+        },
+    );
     // What ends a session is rare, so that most of a sequence is heard.
     prop_oneof![
         1 => ask().prop_map(Message::Ask),
@@ -216,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn a_segment_decoder_keeps_no_more_than_one_field(bytes in vec(any::<u8>(), 0..3_000), tag in 0u8..3) {
+    fn a_segment_decoder_keeps_no_more_than_one_field(bytes in vec(any::<u8>(), 0..3_000), tag in 0u8..7) {
         let bytes = [&[tag, 0, 0, 200, 1][..], &bytes].concat();
         let mut decoder = segment::Decoder::default();
         let most = most_kept(&bytes, |input| decoder.next_item(input).ok().map(|item| item.is_some()));

@@ -102,7 +102,7 @@ fn said_by_receiver() -> Vec<Message> {
     vec![
         Message::Ask(the_ask()),
         Message::Accept,
-        Message::Want(Want { content: run(1, 2), digest: run(4, 1), parts: Vec::new() }),
+        Message::Want(Want { content: run(1, 2), digest: run(4, 1), ..Want::default() }),
         Message::Settled(Settled {
             // In the order in which they were: 0 and 3 when planned, then 1.
             stored: [0, 3, 1].map(|first| Run { first, count: 1 }).to_vec(),

@@ -7,6 +7,7 @@
 
 mod data_in;
 mod data_out;
+mod describing;
 mod error;
 mod event;
 mod line;
@@ -17,6 +18,7 @@ mod pulse;
 mod queue;
 mod reading;
 mod receive;
+mod rebuilding;
 mod receiving;
 mod registry;
 mod sending;

@@ -41,6 +41,10 @@ enum Pending {
     Whole(Job),
     /// The spans left of a large file.
     Large { file: Arc<LargeFile>, spans: VecDeque<(Run, Need)> },
+    /// The recipe of a file.
+    Recipe(Job),
+    /// Lists or pieces left of a file.
+    Bytes { file: Arc<LargeFile>, runs: VecDeque<Run>, part: BytesOf },
 }
 
 /// What is needed of a span.
@@ -52,18 +56,31 @@ pub(super) enum Need {
     Digest,
 }
 
-/// A large file while its spans are read by several streams.
+/// What is needed of some bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BytesOf {
+    /// The chunks in them.
+    List,
+    /// Themselves.
+    Piece,
+}
+
+/// A file while its parts are read by several streams.
 #[derive(Debug)]
 pub(super) struct LargeFile {
     pub(super) job: Job,
-    /// Opened by whoever reads the first span.
+    /// Opened by whoever reads the first part.
     pub(super) opened: OnceLock<Result<SourceFile, Problem>>,
-    /// Spans that have not been read to their end.
+    /// Parts that have not been read to their end.
     unread: AtomicU64,
 }
 
 impl LargeFile {
-    /// Notes that a span was read; says whether it was the last one, so that whoever read it checks that
+    fn new(job: Job, unread: u64) -> Arc<Self> {
+        Arc::new(Self { job, opened: OnceLock::new(), unread: AtomicU64::new(unread) })
+    }
+
+    /// Notes that a part was read; says whether it was the last one, so that whoever read it checks that
     /// the file did not change meanwhile.
     pub(super) fn is_last_read(&self) -> bool {
         self.unread.fetch_sub(1, Ordering::AcqRel) == 1
@@ -77,6 +94,10 @@ pub(super) enum Piece {
     Files(Vec<Job>),
     /// One span of a large file.
     Span(Arc<LargeFile>, Span, Need),
+    /// The recipe of a file.
+    Recipe(Job),
+    /// Some bytes of a file: many short ones, or one run of a block or more.
+    Bytes(Arc<LargeFile>, Vec<Run>, BytesOf),
 }
 
 impl Piece {
@@ -84,7 +105,10 @@ impl Piece {
     pub(super) fn is_large(&self) -> bool {
         match self {
             Self::Files(files) => files.iter().any(|job| job.entry.size() >= BLOCK_BYTES as u64),
-            Self::Span(..) => true,
+            Self::Span(..) | Self::Recipe(_) => true,
+            Self::Bytes(_, runs, _) => {
+                runs.iter().map(|run| run.count).sum::<u64>() >= BLOCK_BYTES as u64
+            }
         }
     }
 }
@@ -144,11 +168,14 @@ impl Queue {
 
 fn pending(job: Job) -> Pending {
     let size = job.entry.size();
-    if size <= WHOLE_BYTES {
-        return Pending::Whole(job);
-    }
     let all = Run { first: 0, count: Span::count(size) };
     let spans: VecDeque<_> = match &job.wanted {
+        Wanted::Recipe => return Pending::Recipe(job),
+        Wanted::Lists(runs) => return pending_bytes(runs.clone(), BytesOf::List, job),
+        Wanted::Pieces(runs) => return pending_bytes(runs.clone(), BytesOf::Piece, job),
+        Wanted::Content | Wanted::Digest | Wanted::Parts { .. } if size <= WHOLE_BYTES => {
+            return Pending::Whole(job);
+        }
         Wanted::Content => [(all, Need::Content)].into(),
         Wanted::Digest => [(all, Need::Digest)].into(),
         Wanted::Parts { content, digest } => {
@@ -157,12 +184,28 @@ fn pending(job: Job) -> Pending {
         }
     };
     let unread = spans.iter().map(|(run, _)| run.count).sum();
-    let file = LargeFile { job, opened: OnceLock::new(), unread: AtomicU64::new(unread) };
-    Pending::Large { file: Arc::new(file), spans }
+    Pending::Large { file: LargeFile::new(job, unread), spans }
+}
+
+fn pending_bytes(runs: Vec<Run>, part: BytesOf, job: Job) -> Pending {
+    Pending::Bytes { file: LargeFile::new(job, runs.len() as u64), runs: runs.into(), part }
 }
 
 fn take_piece(jobs: &mut VecDeque<Pending>, files: usize) -> Option<Piece> {
     match jobs.front_mut()? {
+        Pending::Recipe(job) => {
+            let piece = Piece::Recipe(job.clone());
+            jobs.pop_front();
+            Some(piece)
+        }
+        Pending::Bytes { file, runs, part } => {
+            let taken = take_runs(runs);
+            let piece = (!taken.is_empty()).then(|| Piece::Bytes(Arc::clone(file), taken, *part));
+            if runs.is_empty() {
+                jobs.pop_front();
+            }
+            piece.or_else(|| take_piece(jobs, files))
+        }
         Pending::Whole(_) => Some(Piece::Files(take_files(jobs, files.min(BATCH_ENTRIES)))),
         Pending::Large { file, spans } => {
             let taken = take_span(spans).map(|(index, need)| {
@@ -185,6 +228,19 @@ fn take_span(spans: &mut VecDeque<(Run, Need)>) -> Option<(u64, Need)> {
         spans.pop_front();
     }
     Some(taken)
+}
+
+/// Takes runs until they fill a block, at least one if there is one.
+fn take_runs(runs: &mut VecDeque<Run>) -> Vec<Run> {
+    let mut taken = Vec::new();
+    let mut bytes = 0;
+    while let Some(run) = runs.front()
+        && (taken.is_empty() || bytes + run.count <= BLOCK_BYTES as u64)
+    {
+        bytes += run.count;
+        taken.extend(runs.pop_front());
+    }
+    taken
 }
 
 /// Takes files until they fill a block, at least one.
@@ -226,6 +282,8 @@ mod tests {
             seen.push(match piece {
                 Piece::Files(files) => format!("{} files", files.len()),
                 Piece::Span(_, span, need) => format!("{need:?} {}", span.index()),
+                Piece::Recipe(job) => format!("Recipe of {}", job.id),
+                Piece::Bytes(_, runs, part) => format!("{} times {part:?}", runs.len()),
             });
         }
         seen
@@ -253,6 +311,22 @@ mod tests {
     fn a_large_file_of_which_nothing_is_needed_is_passed_over() {
         let nothing = Wanted::Parts { content: Vec::new(), digest: Vec::new() };
         assert_eq!(pieces(vec![job(0, WHOLE_BYTES + 1, nothing), job(1, 5, Wanted::Content)]), ["1 files"]);
+    }
+
+    #[test]
+    fn bytes_are_handed_out_until_they_fill_a_block() {
+        let run = |first, count| Run { first, count };
+        let short: Vec<_> = (0..100).map(|index| run(index * 8_192, 4_096)).collect();
+        let jobs = vec![
+            job(3, WHOLE_BYTES + 1, Wanted::Recipe),
+            job(4, 1 << 20, Wanted::Pieces(short)),
+            job(5, 5 << 20, Wanted::Lists(vec![run(0, 1 << 20), run(2 << 20, 1 << 20)])),
+            job(6, 5 << 20, Wanted::Lists(Vec::new())),
+            job(7, 5, Wanted::Content),
+        ];
+        let expected =
+            ["Recipe of 3", "64 times Piece", "36 times Piece", "1 times List", "1 times List", "1 files"];
+        assert_eq!(pieces(jobs), expected);
     }
 
     #[tokio::test]

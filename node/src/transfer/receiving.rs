@@ -28,6 +28,7 @@ use super::{
     line::{Line, leave},
     planning::Planning,
     pulse::Pulse,
+    rebuilding::Rebuilding,
     storing::{EndCause, Store, Stored},
 };
 use crate::swarm::{Connection, Inbound, Stream};
@@ -122,6 +123,7 @@ impl Receiving {
         let (report, mut reports) = mpsc::channel(REPORTS);
         self.report = report;
         self.plans = Some(self.start_planning());
+        self.start_rebuilding();
         let mut pulse = Pulse::new();
         let mut stopped = false;
         let ending = loop {
@@ -155,7 +157,7 @@ impl Receiving {
             };
             self.wake(wake, &mut streams, &mut pulse);
         };
-        self.store.registry.close();
+        self.store.close();
         streams.abort_all();
         self.plans = None;
         line.leave(leave(&ending)).await;
@@ -265,6 +267,14 @@ impl Receiving {
             }
         });
         plans
+    }
+
+    fn start_rebuilding(&self) {
+        let rebuilding = Rebuilding::new(Arc::clone(&self.store));
+        let report = self.report.clone();
+        tokio::task::spawn_blocking(move || {
+            rebuilding.run(|stored| report.blocking_send(Work::Stored(stored)).is_ok());
+        });
     }
 
     fn start_finishing(&self) {

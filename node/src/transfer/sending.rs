@@ -191,6 +191,7 @@ impl Sending {
                 queue: Arc::clone(&self.queue),
                 source: self.outgoing.source.clone(),
                 moved: Arc::clone(&self.moved),
+                compress: false,
             };
             match layout {
                 Layout::Bundle => self.streams.spawn(stream.bundle()),

@@ -146,7 +146,7 @@ impl Source {
         if seen.mtime != entry.mtime {
             return Err(changed(entry, "it was written to after it was listed"));
         }
-        Ok(SourceFile { file: file.into(), seen })
+        Ok(SourceFile { file: file.into(), seen, sparse: metadata::is_sparse(&stat) })
     }
 
     /// The first components of the tree, in order.
@@ -250,6 +250,8 @@ fn changed(entry: &Entry, detail: impl std::fmt::Display) -> Problem {
 pub struct SourceFile {
     file: File,
     seen: Seen,
+    /// Whether it takes less space than it has bytes.
+    sparse: bool,
 }
 
 impl SourceFile {
@@ -257,6 +259,11 @@ impl SourceFile {
     /// no longer than what was listed saves the call that finds the end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully_at(&self.file, buffer, offset)
+    }
+
+    /// How many of the `most` bytes at `offset` are a hole that begins there: they read as zeros.
+    pub fn hole_at(&self, offset: u64, most: u64) -> u64 {
+        if self.sparse { platform::hole_at(self.file.as_fd(), offset, most) } else { 0 }
     }
 
     /// Whether nothing was written to the file since it was opened. Ask after reading: only then is what was

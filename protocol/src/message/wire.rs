@@ -4,7 +4,7 @@
 use prost::{Message as ProstMessage, Oneof};
 
 use super::{
-    Ask, Batch, Consent, Counts, Message, MessageError, Offer, Parts, Refuse, Run, Secret, SessionId,
+    Ask, Batch, Consent, Counts, Message, MessageError, Offer, Parts, Pieces, Refuse, Run, Secret, SessionId,
     Settled, TargetView, Totals, Want,
 };
 use crate::{
@@ -176,6 +176,12 @@ struct WireWant {
     digest: Vec<WireRun>,
     #[prost(message, repeated, tag = "3")]
     parts: Vec<WireParts>,
+    #[prost(message, repeated, tag = "4")]
+    delta: Vec<WireRun>,
+    #[prost(message, repeated, tag = "5")]
+    lists: Vec<WirePieces>,
+    #[prost(message, repeated, tag = "6")]
+    pieces: Vec<WirePieces>,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -186,6 +192,14 @@ struct WireParts {
     content: Vec<WireRun>,
     #[prost(message, repeated, tag = "3")]
     digest: Vec<WireRun>,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WirePieces {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(message, repeated, tag = "2")]
+    bytes: Vec<WireRun>,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -233,6 +247,9 @@ impl From<&Message> for Envelope {
                 content: runs_to_wire(&want.content),
                 digest: runs_to_wire(&want.digest),
                 parts: want.parts.iter().map(Into::into).collect(),
+                delta: runs_to_wire(&want.delta),
+                lists: want.lists.iter().map(Into::into).collect(),
+                pieces: want.pieces.iter().map(Into::into).collect(),
             }),
             Message::Settled(settled) => Body::Settled(WireSettled {
                 stored: runs_to_wire(&settled.stored),
@@ -496,6 +513,20 @@ impl From<&Parts> for WireParts {
     }
 }
 
+impl From<&Pieces> for WirePieces {
+    fn from(pieces: &Pieces) -> Self {
+        Self { id: pieces.id.0, bytes: runs_to_wire(&pieces.bytes) }
+    }
+}
+
+impl TryFrom<WirePieces> for Pieces {
+    type Error = MessageError;
+
+    fn try_from(pieces: WirePieces) -> Result<Self, MessageError> {
+        Ok(Self { id: EntryId(pieces.id), bytes: range_runs_from_wire(pieces.bytes)? })
+    }
+}
+
 impl TryFrom<WireWant> for Want {
     type Error = MessageError;
 
@@ -511,6 +542,9 @@ impl TryFrom<WireWant> for Want {
             content: wanted_from_wire(want.content)?,
             digest: wanted_from_wire(want.digest)?,
             parts: parts.collect::<Result<_, MessageError>>()?,
+            delta: wanted_from_wire(want.delta)?,
+            lists: want.lists.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
+            pieces: want.pieces.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
         })
     }
 }

@@ -10,6 +10,7 @@ use super::{
     storing::Storing,
 };
 use crate::{
+    delta::Needs,
     limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
     message::{Ask, Consent, Counts, Message, Offer, Run, Settled, TargetView, Totals},
@@ -74,6 +75,10 @@ pub enum Outcome {
         /// Ranges whose hash is needed.
         digest: Vec<Run>,
     },
+    /// Its recipe is needed, to make it from what is there.
+    Delta,
+    /// Parts of it are needed, as its recipe says.
+    Needs(Needs),
 }
 
 /// What to do.

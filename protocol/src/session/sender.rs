@@ -88,6 +88,12 @@ pub enum Wanted {
         /// Ranges to hash only.
         digest: Vec<Run>,
     },
+    /// What it consists of.
+    Recipe,
+    /// The chunks of these bytes, for each run.
+    Lists(Vec<Run>),
+    /// The content of these bytes, for each run.
+    Pieces(Vec<Run>),
 }
 
 /// The state machine.

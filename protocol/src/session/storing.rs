@@ -97,6 +97,11 @@ impl Storing {
             Outcome::Content | Outcome::ContentAgain => wants.content(id),
             Outcome::Digest => wants.digest(id),
             Outcome::Parts { content, digest } => wants.parts(id, &content, &digest),
+            Outcome::Delta => wants.delta(id),
+            Outcome::Needs(needs) => {
+                wants.lists(id, &needs.lists);
+                wants.pieces(id, &needs.pieces);
+            }
             Outcome::Stored => {
                 self.outstanding.settle(id);
                 self.counts.sent += 1;

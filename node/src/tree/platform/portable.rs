@@ -49,6 +49,16 @@ pub(crate) fn sync_file_system(_handle: BorrowedFd<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Holes are not looked for here.
+pub(crate) fn hole_at(_file: BorrowedFd<'_>, _offset: u64, _most: u64) -> u64 {
+    0
+}
+
+/// There is no portable call for it.
+pub(crate) fn punch_hole(_file: BorrowedFd<'_>, _offset: u64, _length: u64) -> Result<(), Errno> {
+    Err(Errno::OPNOTSUPP)
+}
+
 /// Sets the mode of the directory `leaf` in `parent`.
 pub(crate) fn change_directory_mode(parent: BorrowedFd<'_>, leaf: &[u8], mode: Mode) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
