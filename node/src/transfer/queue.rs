@@ -106,9 +106,7 @@ impl Piece {
         match self {
             Self::Files(files) => files.iter().any(|job| job.entry.size() >= BLOCK_BYTES as u64),
             Self::Span(..) | Self::Recipe(_) => true,
-            Self::Bytes(_, runs, _) => {
-                runs.iter().map(|run| run.count).sum::<u64>() >= BLOCK_BYTES as u64
-            }
+            Self::Bytes(_, runs, _) => runs.iter().map(|run| run.count).sum::<u64>() >= BLOCK_BYTES as u64,
         }
     }
 }

@@ -9,7 +9,9 @@ use ketch_protocol::{
     message::Run,
     problem::{Cause, Problem},
     record::compressed::Compressor,
-    record::segment::{Span, put_aborted, put_begin, put_block_length, put_digest, put_end, put_hole, put_piece},
+    record::segment::{
+        Span, put_aborted, put_begin, put_block_length, put_digest, put_end, put_hole, put_piece,
+    },
     session::sender::{Job, Wanted},
 };
 

@@ -26,8 +26,8 @@ use ketch_protocol::{
 
 use super::{
     event::Progress,
-    rebuilding::{Job, Rebuilds, Rebuilt},
     reading::hash_zeros,
+    rebuilding::{Job, Rebuilds, Rebuilt},
     registry::{Awaited, Comparison, Incoming, Lookup, Registry, Verdict},
 };
 use crate::tree::{NewFile, Target, Trouble};
@@ -290,7 +290,8 @@ impl Storing {
     }
 
     fn list_end(&mut self) -> Taken {
-        if let Current::List { id, offset, chunks, .. } = std::mem::replace(&mut self.current, Current::None) {
+        if let Current::List { id, offset, chunks, .. } = std::mem::replace(&mut self.current, Current::None)
+        {
             self.store.rebuilds.hand_in(Job::List(id, offset, chunks));
         }
         Ok(None)
@@ -432,9 +433,9 @@ impl Storing {
 
     fn digest(&mut self, id: EntryId, span: Span, hash: ContentHash) -> Taken {
         match self.store.registry.look_up(id) {
-            Lookup::Closed
-            | Lookup::Settled
-            | Lookup::Awaited(Awaited::Content(_) | Awaited::Delta(_)) => Ok(None),
+            Lookup::Closed | Lookup::Settled | Lookup::Awaited(Awaited::Content(_) | Awaited::Delta(_)) => {
+                Ok(None)
+            }
             Lookup::Awaited(Awaited::Digest(comparison)) => {
                 check_span(id, span, &comparison.entry)?;
                 let equal = self.hash_existing(&comparison, span) == Some(hash);

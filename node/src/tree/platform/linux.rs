@@ -9,8 +9,7 @@ use std::{
 use rustix::{
     fs::{
         AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, StatxFlags, chmod,
-        fallocate, linkat, openat, openat2,
-        renameat_with, seek, statx, syncfs, unlinkat,
+        fallocate, linkat, openat, openat2, renameat_with, seek, statx, syncfs, unlinkat,
     },
     io::Errno,
 };

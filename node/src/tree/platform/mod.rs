@@ -16,13 +16,13 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    HANDLE, change_directory_mode, file_system, hole_at, link_nameless, make_nameless, open_beneath, punch_hole,
-    rename_to_free, sync_file_system,
+    HANDLE, change_directory_mode, file_system, hole_at, link_nameless, make_nameless, open_beneath,
+    punch_hole, rename_to_free, sync_file_system,
 };
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::{
-    HANDLE, change_directory_mode, file_system, hole_at, link_nameless, make_nameless, open_beneath, punch_hole,
-    rename_to_free, sync_file_system,
+    HANDLE, change_directory_mode, file_system, hole_at, link_nameless, make_nameless, open_beneath,
+    punch_hole, rename_to_free, sync_file_system,
 };
 
 /// Tells mounted file systems apart: two directories with equal values can rename into each other.

@@ -83,7 +83,7 @@ fn delta_segments() -> Vec<u8> {
 #[test]
 fn a_file_that_shrinks_costs_its_own_segment_and_the_stream_goes_on() {
     let items = decode(&[&stream()]).unwrap();
-    assert_eq!(items.len(), 22);
+    assert_eq!(items.len(), 21);
     assert!(items[3].contains("#300"), "{items:?}");
     assert!(items[5].contains("Aborted { cause: Changed"), "{items:?}");
     assert!(items[6].contains("Digest"), "{items:?}");
