@@ -269,12 +269,15 @@ impl Receiving {
         plans
     }
 
-    fn start_rebuilding(&self) {
+    /// On a thread of its own: it waits for most of the session, and would take one from the pool all that time.
+    fn start_rebuilding(&mut self) {
         let rebuilding = Rebuilding::new(Arc::clone(&self.store));
         let report = self.report.clone();
-        tokio::task::spawn_blocking(move || {
-            rebuilding.run(|stored| report.blocking_send(Work::Stored(stored)).is_ok());
-        });
+        let work = move || rebuilding.run(|stored| report.blocking_send(Work::Stored(stored)).is_ok());
+        if let Err(error) = std::thread::Builder::new().name("rebuilding".into()).spawn(work) {
+            let detail = format_args!("starting a thread: {error}");
+            self.feed(Input::Stop(Stop::new(Reason::Internal, detail)));
+        }
     }
 
     fn start_finishing(&self) {

@@ -15,6 +15,7 @@ mod mounts;
 mod peer;
 mod place;
 mod process;
+mod rebuilt;
 mod reported;
 mod teardown;
 mod unreachable;

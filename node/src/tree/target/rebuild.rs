@@ -148,7 +148,7 @@ mod tests {
         use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("f");
-        fs::File::create(&at).unwrap().set_len(1 << 20).unwrap();
+        File::create(&at).unwrap().set_len(1 << 20).unwrap();
         let rebuild = target(folder.path()).rebuild(&entry(1 << 20)).unwrap().unwrap();
         rebuild.write_at(0, &vec![0; 1 << 20]).unwrap();
         rebuild.write_at(0, b"x").unwrap();
