@@ -19,7 +19,7 @@ use super::{
     describing::Describing,
     queue::{BytesOf, LargeFile, Need, Piece},
 };
-use crate::tree::{Source, SourceFile};
+use crate::tree::{Extent, Source, SourceFile};
 
 /// What a hole reads as.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -313,14 +313,18 @@ impl Open {
                 return Ok(Step::Full);
             }
             let (offset, left) = (self.place.offset() + self.read, self.place.length() - self.read);
-            if self.need == Need::Content {
-                let hole = self.file.file(source)?.hole_at(offset, left);
-                if hole > 0 {
+            let extent = match self.need {
+                Need::Content => self.file.file(source)?.extent_at(offset, left),
+                Need::Digest => Extent::Data(left),
+            };
+            let data = match extent {
+                Extent::Data(data) => data,
+                Extent::Hole(hole) => {
                     self.skip(hole, block);
                     continue;
                 }
-            }
-            let length = left.min(BLOCK_BYTES as u64) as usize;
+            };
+            let length = data.min(BLOCK_BYTES as u64) as usize;
             scratch.resize(length.max(scratch.len()), 0);
             let bytes = &mut scratch[..length];
             self.file.read_exactly(&self.entry, bytes, offset, source)?;

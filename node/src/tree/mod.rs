@@ -17,6 +17,7 @@ mod scan;
 mod source;
 mod target;
 
+pub use platform::Extent;
 pub use scan::{Found, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{

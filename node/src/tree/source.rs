@@ -25,7 +25,7 @@ use super::{
     PRIVATE_FOLDER,
     handles::Handles,
     metadata,
-    platform::{self, HANDLE},
+    platform::{self, Extent, HANDLE},
     scan::Scan,
 };
 
@@ -261,9 +261,9 @@ impl SourceFile {
         read_fully_at(&self.file, buffer, offset)
     }
 
-    /// How many of the `most` bytes at `offset` are a hole that begins there: they read as zeros.
-    pub fn hole_at(&self, offset: u64, most: u64) -> u64 {
-        if self.sparse { platform::hole_at(self.file.as_fd(), offset, most) } else { 0 }
+    /// What the bytes at `offset` are, of which there are `most`, at least 1.
+    pub fn extent_at(&self, offset: u64, most: u64) -> Extent {
+        if self.sparse { platform::extent_at(self.file.as_fd(), offset, most) } else { Extent::Data(most) }
     }
 
     /// Whether nothing was written to the file since it was opened. Ask after reading: only then is what was

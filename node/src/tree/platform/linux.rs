@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{FileSystem, walk_beneath};
+use super::{Extent, FileSystem, walk_beneath};
 
 /// How a directory is held: it needs no permission to read it, so execute-only directories work.
 pub(crate) const HANDLE: OFlags = OFlags::PATH;
@@ -97,14 +97,18 @@ pub(crate) fn sync_file_system(handle: BorrowedFd<'_>) -> Result<(), Errno> {
     syncfs(handle)
 }
 
-/// How many of the `most` bytes at `offset` are a hole that begins there. A file system that does not tell has
-/// none.
-pub(crate) fn hole_at(file: BorrowedFd<'_>, offset: u64, most: u64) -> u64 {
+/// What the bytes at `offset` are, of which there are `most`. A file system that does not tell has no holes.
+pub(crate) fn extent_at(file: BorrowedFd<'_>, offset: u64, most: u64) -> Extent {
+    let until = |place: u64| place.saturating_sub(offset).min(most);
     match seek(file, SeekFrom::Data(offset)) {
-        Ok(data) => data.saturating_sub(offset).min(most),
+        Ok(data) if data > offset => Extent::Hole(until(data)),
+        Ok(_) => match seek(file, SeekFrom::Hole(offset)) {
+            Ok(hole) if hole > offset => Extent::Data(until(hole)),
+            Ok(_) | Err(_) => Extent::Data(most),
+        },
         // No data follows.
-        Err(Errno::NXIO) => most,
-        Err(_) => 0,
+        Err(Errno::NXIO) => Extent::Hole(most),
+        Err(_) => Extent::Data(most),
     }
 }
 

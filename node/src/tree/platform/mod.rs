@@ -16,12 +16,12 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    HANDLE, change_directory_mode, file_system, hole_at, link_nameless, make_nameless, open_beneath,
+    HANDLE, change_directory_mode, extent_at, file_system, link_nameless, make_nameless, open_beneath,
     punch_hole, rename_to_free, sync_file_system,
 };
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::{
-    HANDLE, change_directory_mode, file_system, hole_at, link_nameless, make_nameless, open_beneath,
+    HANDLE, change_directory_mode, extent_at, file_system, link_nameless, make_nameless, open_beneath,
     punch_hole, rename_to_free, sync_file_system,
 };
 
@@ -30,6 +30,15 @@ pub(super) use portable::{
 pub(super) struct FileSystem {
     device: u64,
     mount: u64,
+}
+
+/// Bytes of a file that follow each other, at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// They take space.
+    Data(u64),
+    /// They take none and read as zeros.
+    Hole(u64),
 }
 
 /// Opens `path` below `root` one component at a time, following no symlink. An empty path is `root` itself.

@@ -7,7 +7,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{FileSystem, walk_beneath};
+use super::{Extent, FileSystem, walk_beneath};
 
 /// How a directory is held.
 pub(crate) const HANDLE: OFlags = OFlags::RDONLY;
@@ -50,8 +50,8 @@ pub(crate) fn sync_file_system(_handle: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// Holes are not looked for here.
-pub(crate) fn hole_at(_file: BorrowedFd<'_>, _offset: u64, _most: u64) -> u64 {
-    0
+pub(crate) fn extent_at(_file: BorrowedFd<'_>, _offset: u64, most: u64) -> Extent {
+    Extent::Data(most)
 }
 
 /// There is no portable call for it.
