@@ -19,6 +19,9 @@ const LEVEL: i32 = 3;
 /// Compression pays when it saves at least one part in so many.
 const SAVED_PART: usize = 16;
 
+/// Frames of fewer bytes do not tell whether compression pays.
+const JUDGED_BYTES: usize = 4 * 1024;
+
 /// The longest rest from trying, in frames: what can't be compressed costs a try in 64.
 const MOST_REST: u32 = 64;
 
@@ -70,7 +73,9 @@ impl Compressor {
 
     /// Appends `bytes` to `out` in frames.
     pub fn put(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
-        for frame in bytes.chunks(BLOCK_BYTES) {
+        // Of like lengths: a short last one would gain nothing.
+        let frames = bytes.len().div_ceil(BLOCK_BYTES).max(1);
+        for frame in bytes.chunks(bytes.len().div_ceil(frames).max(1)) {
             if let Some(rest) = self.rest.checked_sub(1) {
                 self.rest = rest;
                 put_frame(out, frame.len(), 0, frame);
@@ -95,8 +100,11 @@ impl Compressor {
         Ok(())
     }
 
-    /// Rests longer and longer as long as it does not pay.
+    /// Rests longer and longer as long as it does not pay. What is short says nothing and costs little.
     fn judge(&mut self, raw: usize) {
+        if raw < JUDGED_BYTES {
+            return;
+        }
         if self.compressed.len() + raw / SAVED_PART <= raw {
             self.next_rest = 1;
         } else {
