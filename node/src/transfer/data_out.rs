@@ -18,7 +18,7 @@ use ketch_protocol::{
 use super::{
     blocking, lock,
     pulse::Broken,
-    queue::{Piece, Queue},
+    queue::{Portion, Queue},
     reading::Reading,
 };
 use crate::{
@@ -55,22 +55,22 @@ pub(super) struct DataOut {
 }
 
 impl DataOut {
-    /// Sends pieces back to back on one stream until the session ends.
+    /// Sends portions back to back on one stream until the session ends.
     pub(super) async fn bundle(self) -> Result<(), Broken> {
-        let Some(piece) = self.queue.next(usize::MAX).await else { return Ok(()) };
+        let Some(portion) = self.queue.next(usize::MAX).await else { return Ok(()) };
         let mut stream = self.open().await?;
-        let reading = self.reading(piece)?;
-        pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::Piece)).await?;
+        let reading = self.reading(portion)?;
+        pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::Portion)).await?;
         end(stream).await
     }
 
     /// Sends each file, or span of a large one, on a stream of its own.
     pub(super) async fn files(self) -> Result<(), Broken> {
-        while let Some(piece) = self.queue.next(1).await {
-            // Each piece of a block or more costs its stream two blocks of memory on either side.
-            let _place = if piece.is_large() { self.queue.large_place().await } else { None };
+        while let Some(portion) = self.queue.next(1).await {
+            // Each portion of a block or more costs its stream two blocks of memory on either side.
+            let _place = if portion.is_large() { self.queue.large_place().await } else { None };
             let mut stream = self.open().await?;
-            let reading = self.reading(piece)?;
+            let reading = self.reading(portion)?;
             pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::End)).await?;
             end(stream).await?;
         }
@@ -85,10 +85,10 @@ impl DataOut {
         Ok(stream)
     }
 
-    fn reading(&self, piece: Piece) -> io::Result<Arc<Mutex<Reading>>> {
+    fn reading(&self, portion: Portion) -> io::Result<Arc<Mutex<Reading>>> {
         let compressor = self.compress.then(Compressor::new).transpose()?;
         let mut reading = Reading::new(self.source.clone(), compressor);
-        reading.begin(piece);
+        reading.begin(portion);
         Ok(Arc::new(Mutex::new(reading)))
     }
 
@@ -104,8 +104,8 @@ impl DataOut {
             if lock(&reading).is_idle() {
                 match next {
                     Next::End => return Ok(None),
-                    Next::Piece => match self.queue.next(usize::MAX).await {
-                        Some(piece) => lock(&reading).begin(piece),
+                    Next::Portion => match self.queue.next(usize::MAX).await {
+                        Some(portion) => lock(&reading).begin(portion),
                         None => return Ok(None),
                     },
                 }
@@ -135,9 +135,9 @@ async fn end(mut stream: Stream) -> Result<(), Broken> {
     }
 }
 
-/// What follows a piece on its stream.
+/// What follows a portion on its stream.
 #[derive(Debug, Clone, Copy)]
 enum Next {
-    Piece,
+    Portion,
     End,
 }

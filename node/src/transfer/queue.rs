@@ -1,4 +1,4 @@
-//! What a sender still has to read: jobs in the order in which they were wanted, handed out in pieces that
+//! What a sender still has to read: jobs in the order in which they were wanted, handed out in portions that
 //! are worth a thread's while.
 
 use std::{
@@ -89,7 +89,7 @@ impl LargeFile {
 
 /// What one stream reads next.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(super) enum Portion {
     /// Files that cross as one segment each: many small ones, or one.
     Files(Vec<Job>),
     /// One span of a large file.
@@ -100,7 +100,7 @@ pub(super) enum Piece {
     Bytes(Arc<LargeFile>, Vec<Run>, BytesOf),
 }
 
-impl Piece {
+impl Portion {
     /// Whether it fills a block or more.
     pub(super) fn is_large(&self) -> bool {
         match self {
@@ -119,7 +119,7 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// A place among the few large pieces that are sent at once; `None` only once the session is over.
+    /// A place among the few large portions that are sent at once; `None` only once the session is over.
     pub(super) async fn large_place(&self) -> Option<SemaphorePermit<'_>> {
         self.large.acquire().await.ok()
     }
@@ -139,8 +139,8 @@ impl Queue {
         self.changed.notify_waiters();
     }
 
-    /// The next piece, of at most `files` files; waits for one. `None` once closed.
-    pub(super) async fn next(&self, files: usize) -> Option<Piece> {
+    /// The next portion, of at most `files` files; waits for one. `None` once closed.
+    pub(super) async fn next(&self, files: usize) -> Option<Portion> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -151,8 +151,8 @@ impl Queue {
                 if state.closed {
                     return None;
                 }
-                if let Some(piece) = take_piece(&mut state.jobs, files) {
-                    return Some(piece);
+                if let Some(portion) = take_portion(&mut state.jobs, files) {
+                    return Some(portion);
                 }
             }
             changed.await;
@@ -189,30 +189,30 @@ fn pending_bytes(runs: Vec<Run>, part: BytesOf, job: Job) -> Pending {
     Pending::Bytes { file: LargeFile::new(job, runs.len() as u64), runs: runs.into(), part }
 }
 
-fn take_piece(jobs: &mut VecDeque<Pending>, files: usize) -> Option<Piece> {
+fn take_portion(jobs: &mut VecDeque<Pending>, files: usize) -> Option<Portion> {
     match jobs.front_mut()? {
         Pending::Recipe(job) => {
-            let piece = Piece::Recipe(job.clone());
+            let portion = Portion::Recipe(job.clone());
             jobs.pop_front();
-            Some(piece)
+            Some(portion)
         }
         Pending::Bytes { file, runs, part } => {
             let taken = take_runs(runs);
-            let piece = (!taken.is_empty()).then(|| Piece::Bytes(Arc::clone(file), taken, *part));
+            let portion = (!taken.is_empty()).then(|| Portion::Bytes(Arc::clone(file), taken, *part));
             if runs.is_empty() {
                 jobs.pop_front();
             }
-            piece.or_else(|| take_piece(jobs, files))
+            portion.or_else(|| take_portion(jobs, files))
         }
-        Pending::Whole(_) => Some(Piece::Files(take_files(jobs, files.min(BATCH_ENTRIES)))),
+        Pending::Whole(_) => Some(Portion::Files(take_files(jobs, files.min(BATCH_ENTRIES)))),
         Pending::Large { file, spans } => {
             let taken = take_span(spans).map(|(index, need)| {
-                Piece::Span(Arc::clone(file), Span::range(file.job.entry.size(), index), need)
+                Portion::Span(Arc::clone(file), Span::range(file.job.entry.size(), index), need)
             });
             if spans.is_empty() {
                 jobs.pop_front();
             }
-            taken.or_else(|| take_piece(jobs, files))
+            taken.or_else(|| take_portion(jobs, files))
         }
     }
 }
@@ -273,15 +273,15 @@ mod tests {
         Job { id: EntryId(id), entry: Arc::new(entry), wanted }
     }
 
-    fn pieces(jobs: Vec<Job>) -> Vec<String> {
+    fn portions(jobs: Vec<Job>) -> Vec<String> {
         let mut jobs: VecDeque<_> = jobs.into_iter().map(pending).collect();
         let mut seen = Vec::new();
-        while let Some(piece) = take_piece(&mut jobs, usize::MAX) {
-            seen.push(match piece {
-                Piece::Files(files) => format!("{} files", files.len()),
-                Piece::Span(_, span, need) => format!("{need:?} {}", span.index()),
-                Piece::Recipe(job) => format!("Recipe of {}", job.id),
-                Piece::Bytes(_, runs, part) => format!("{} times {part:?}", runs.len()),
+        while let Some(portion) = take_portion(&mut jobs, usize::MAX) {
+            seen.push(match portion {
+                Portion::Files(files) => format!("{} files", files.len()),
+                Portion::Span(_, span, need) => format!("{need:?} {}", span.index()),
+                Portion::Recipe(job) => format!("Recipe of {}", job.id),
+                Portion::Bytes(_, runs, part) => format!("{} times {part:?}", runs.len()),
             });
         }
         seen
@@ -290,8 +290,8 @@ mod tests {
     #[test]
     fn small_files_are_gathered_until_they_fill_a_block() {
         let jobs = (0..130).map(|id| job(id, 4096, Wanted::Content)).collect();
-        assert_eq!(pieces(jobs), ["64 files", "64 files", "2 files"]);
-        assert_eq!(pieces(vec![job(0, WHOLE_BYTES, Wanted::Content), job(1, 1, Wanted::Content)]).len(), 2);
+        assert_eq!(portions(jobs), ["64 files", "64 files", "2 files"]);
+        assert_eq!(portions(vec![job(0, WHOLE_BYTES, Wanted::Content), job(1, 1, Wanted::Content)]).len(), 2);
     }
 
     #[test]
@@ -302,13 +302,13 @@ mod tests {
             digest: vec![Run { first: 0, count: 1 }, Run { first: 3, count: 1 }],
         };
         let expected = ["Digest 0", "Digest 3", "Content 7", "Content 8", "1 files"];
-        assert_eq!(pieces(vec![job(0, size, wanted), job(1, 5, Wanted::Content)]), expected);
+        assert_eq!(portions(vec![job(0, size, wanted), job(1, 5, Wanted::Content)]), expected);
     }
 
     #[test]
     fn a_large_file_of_which_nothing_is_needed_is_passed_over() {
         let nothing = Wanted::Parts { content: Vec::new(), digest: Vec::new() };
-        assert_eq!(pieces(vec![job(0, WHOLE_BYTES + 1, nothing), job(1, 5, Wanted::Content)]), ["1 files"]);
+        assert_eq!(portions(vec![job(0, WHOLE_BYTES + 1, nothing), job(1, 5, Wanted::Content)]), ["1 files"]);
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         ];
         let expected =
             ["Recipe of 3", "64 times Piece", "36 times Piece", "1 times List", "1 times List", "1 files"];
-        assert_eq!(pieces(jobs), expected);
+        assert_eq!(portions(jobs), expected);
     }
 
     #[tokio::test]

@@ -17,23 +17,23 @@ use ketch_protocol::{
 
 use super::{
     describing::Describing,
-    queue::{BytesOf, LargeFile, Need, Piece},
+    queue::{BytesOf, LargeFile, Need, Portion},
 };
 use crate::tree::{Extent, Source, SourceFile};
 
 /// What a hole reads as.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// Reads one piece after another, a block at a time.
+/// Reads one portion after another, a block at a time.
 #[derive(Debug)]
 pub(super) struct Reading {
     source: Source,
     compressor: Option<Compressor>,
     /// A block before it is compressed.
     plain: Vec<u8>,
-    /// Files of the piece at hand, the next one last.
+    /// Files of the portion at hand, the next one last.
     files: Vec<Job>,
-    /// Lists or pieces of the piece at hand, the next one last.
+    /// Lists or pieces of the portion at hand, the next one last.
     bytes: Vec<(Arc<LargeFile>, Run, BytesOf)>,
     open: Option<Open>,
     describing: Option<Describing>,
@@ -59,8 +59,10 @@ struct Open {
     place: Place,
     need: Need,
     hasher: Hasher,
-    /// Bytes of the span read so far.
+    /// Bytes of the place read so far.
     read: u64,
+    /// Of them, those in holes: they do not cross.
+    skipped: u64,
 }
 
 /// Which bytes of a file are read, and what they are called on the wire.
@@ -182,23 +184,23 @@ impl Reading {
         }
     }
 
-    /// Whether the piece at hand is done.
+    /// Whether the portion at hand is done.
     pub(super) fn is_idle(&self) -> bool {
         self.files.is_empty() && self.bytes.is_empty() && self.open.is_none() && self.describing.is_none()
     }
 
-    /// Takes the next piece; only when idle.
-    pub(super) fn begin(&mut self, piece: Piece) {
-        match piece {
-            Piece::Files(mut files) => {
+    /// Takes the next portion; only when idle.
+    pub(super) fn begin(&mut self, portion: Portion) {
+        match portion {
+            Portion::Files(mut files) => {
                 files.reverse();
                 self.files = files;
             }
-            Piece::Span(large, span, need) => {
+            Portion::Span(large, span, need) => {
                 self.open = Some(Open::shared(large, Place::Span(span), need));
             }
-            Piece::Recipe(job) => self.describing = Some(Describing::recipe(job)),
-            Piece::Bytes(large, runs, part) => {
+            Portion::Recipe(job) => self.describing = Some(Describing::recipe(job)),
+            Portion::Bytes(large, runs, part) => {
                 self.bytes = runs.into_iter().rev().map(|run| (Arc::clone(&large), run, part)).collect();
             }
         }
@@ -215,15 +217,15 @@ impl Reading {
         put.map(|()| read)
     }
 
-    /// Appends segments to `block` until it has about [`BLOCK_BYTES`] of content or the piece is done.
+    /// Appends segments to `block` until it has about [`BLOCK_BYTES`] of content or the portion is done.
     /// What can't be read costs its own segment. Says how much was read.
     fn fill_plain(&mut self, block: &mut Vec<u8>) -> Read {
         let mut read = Read::default();
         loop {
             if let Some(open) = &mut self.open {
-                let before = open.read;
+                let before = open.read - open.skipped;
                 let step = open.read_into(block, &mut self.scratch, &self.source);
-                read.add(open.need, open.read - before);
+                read.add(open.need, open.read - open.skipped - before);
                 match step {
                     Step::Full => return read,
                     Step::Closed => self.open = None,
@@ -264,13 +266,22 @@ fn open_whole(source: &Source, job: Job, block: &mut Vec<u8>) -> Option<Open> {
         Wanted::Content => Need::Content,
         Wanted::Digest => Need::Digest,
         // A file of one segment has no ranges; the session refuses such a wish. The others are handed out as
-        // pieces of their own.
+        // portions of their own.
         Wanted::Parts { .. } | Wanted::Recipe | Wanted::Lists(_) | Wanted::Pieces(_) => return None,
     };
     match source.open_file(&job.entry) {
         Ok(file) => {
             let (place, hasher) = (Place::Span(span), span.hasher(job.entry.size()));
-            Some(Open { id: job.id, entry: job.entry, file: Handle::Own(file), place, need, hasher, read: 0 })
+            Some(Open {
+                id: job.id,
+                entry: job.entry,
+                file: Handle::Own(file),
+                place,
+                need,
+                hasher,
+                read: 0,
+                skipped: 0,
+            })
         }
         Err(problem) => {
             put_begin(block, job.id, span);
@@ -284,7 +295,7 @@ impl Open {
     fn shared(large: Arc<LargeFile>, place: Place, need: Need) -> Self {
         let (id, entry) = (large.job.id, Arc::clone(&large.job.entry));
         let hasher = place.hasher(entry.size());
-        Self { id, entry, file: Handle::Shared(large), place, need, hasher, read: 0 }
+        Self { id, entry, file: Handle::Shared(large), place, need, hasher, read: 0, skipped: 0 }
     }
 
     fn read_into(&mut self, block: &mut Vec<u8>, scratch: &mut Vec<u8>, source: &Source) -> Step {
@@ -351,6 +362,7 @@ impl Open {
         put_hole(block, hole);
         hash_zeros(&mut self.hasher, hole);
         self.read += hole;
+        self.skipped += hole;
     }
 }
 

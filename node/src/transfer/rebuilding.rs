@@ -397,3 +397,93 @@ fn read_blocks(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use ketch_protocol::{
+        manifest::{EntryKind, Timestamp},
+        path::EntryPath,
+    };
+
+    use super::*;
+    use crate::tree::{Durability, Options, Target};
+
+    fn rebuilding(folder: &Path) -> Rebuilding {
+        let options = Options { overwrite: true, durability: Durability::None };
+        Rebuilding::new(Arc::new(Store::new(Target::open(folder, options).unwrap())))
+    }
+
+    /// The job of a file of 40,000 bytes whose old version has 50,000.
+    fn begin(folder: &Path, id: u64) -> Job {
+        let name = format!("f{id}");
+        fs::write(folder.join(&name), vec![7; 50_000]).unwrap();
+        let path = EntryPath::parse(name.as_bytes()).unwrap();
+        let kind = EntryKind::File { size: 40_000 };
+        Job::Begin(EntryId(id), Arc::new(Entry::new(path, kind, 0o644, Timestamp::default())))
+    }
+
+    #[test]
+    fn an_old_version_that_shrinks_while_it_is_cut_is_of_no_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut rebuilding = rebuilding(folder.path());
+        assert_eq!(rebuilding.handle(begin(folder.path(), 0)).outcomes, [(EntryId(0), Outcome::Delta)]);
+        fs::File::options().write(true).open(folder.path().join("f0")).unwrap().set_len(100).unwrap();
+        let id = rebuilding.begun.pop_front().unwrap();
+        assert_eq!(rebuilding.cut_old(id).outcomes, [(EntryId(0), Outcome::ContentAgain)]);
+        assert_eq!((rebuilding.open.len(), rebuilding.chunks), (0, 0));
+    }
+
+    #[test]
+    fn files_wait_until_one_that_is_open_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut rebuilding = rebuilding(folder.path());
+        let mut begun = 0;
+        for id in 0..MOST_OPEN as u64 + 2 {
+            begun += rebuilding.handle(begin(folder.path(), id)).outcomes.len();
+        }
+        assert_eq!((begun, rebuilding.waiting.len()), (MOST_OPEN, 2));
+        let next = rebuilding.handle(Job::Settled(EntryId(3))).outcomes;
+        assert_eq!(next, [(EntryId(MOST_OPEN as u64), Outcome::Delta)]);
+        assert_eq!(rebuilding.open.len(), MOST_OPEN);
+    }
+
+    #[test]
+    fn a_file_that_is_gone_by_now_is_fetched_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut rebuilding = rebuilding(folder.path());
+        let job = begin(folder.path(), 0);
+        fs::remove_file(folder.path().join("f0")).unwrap();
+        assert_eq!(rebuilding.handle(job).outcomes, [(EntryId(0), Outcome::ContentAgain)]);
+    }
+
+    #[test]
+    fn the_end_of_the_session_ends_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let rebuilding = rebuilding(folder.path());
+        rebuilding.store.rebuilds.hand_in(begin(folder.path(), 0));
+        rebuilding.store.close();
+        let mut reports = 0;
+        rebuilding.run(|_| {
+            reports += 1;
+            true
+        });
+        assert_eq!(reports, 1);
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_a_piece_and_only_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut rebuilding = rebuilding(folder.path());
+        rebuilding.handle(begin(folder.path(), 0));
+        let rebuilt = &rebuilding.open[&EntryId(0)].rebuilt;
+        let run = |first, count| Run { first, count };
+        rebuilt.ask(&[run(10, 20), run(50, 5)]);
+        assert!(!rebuilt.claim(run(10, 19)) && !rebuilt.claim(run(11, 19)));
+        assert!(rebuilt.claim(run(10, 20)) && !rebuilt.claim(run(10, 20)));
+        assert!(rebuilt.claim(run(50, 5)));
+        assert!(!rebuilt.is_last_stored() && !rebuilt.is_complete());
+        assert!(rebuilt.is_last_stored() && rebuilt.is_complete());
+    }
+}

@@ -81,8 +81,9 @@ async fn holes_neither_cross_nor_take_space() {
             sparse.write_all_at(&noise(70_000, 1), 3 << 20).unwrap();
         }
         let (sender, receiver) = place.cross(transport, &[&place.offered("tree")], &[], &[]).await;
-        sender.expect(0);
+        let sent = sender.expect(0).event("done")["moved_bytes"].as_u64();
         let moved = receiver.expect(0).event("done")["moved_bytes"].as_u64().unwrap();
+        assert_eq!(sent, Some(moved));
         place.assert_equal();
         for name in ["whole", "ranges"] {
             let blocks =

@@ -105,7 +105,12 @@ impl Incoming {
             Item::Recipe { id, grain } => self.go_on(id, Begun::Recipe(grain, Vec::new())),
             Item::List { id, bytes } => self.go_on(id, Begun::List(bytes, Vec::new())),
             Item::Digest { id, span, hash } => Some(Arrived { id, what: What::Digest { span, hash } }),
-            item => unreachable!("the decoder gave {item:?} between segments"),
+            Item::Data(_)
+            | Item::Hole(_)
+            | Item::Part(_)
+            | Item::ListEnd
+            | Item::End(_)
+            | Item::Aborted { .. } => unreachable!("the decoder gave {item:?} between segments"),
         }
     }
 
