@@ -5,6 +5,7 @@
 
 pub mod chunk;
 pub mod delta;
+pub mod difference;
 pub mod hash;
 pub mod io;
 pub mod limits;

@@ -72,7 +72,7 @@ impl Planning {
     ) -> Result<Option<Outcome>, Trouble> {
         let target = &self.store.target;
         match target.plan(entry)? {
-            Plan::Made => Ok(Some(Outcome::Stored)),
+            Plan::Made => Ok(Some(Outcome::Created)),
             Plan::Kept => Ok(Some(Outcome::Kept)),
             Plan::Content => self.plan_content(id, entry, awaited),
             Plan::Rebuild => {

@@ -291,7 +291,7 @@ impl Rebuilding {
             Ok(()) => {
                 self.store.registry.settle(id);
                 self.close(id);
-                stored.outcomes.push((id, Outcome::Stored));
+                stored.outcomes.push((id, Outcome::Updated));
             }
             Err(failure) => self.fail(id, failure, stored),
         }

@@ -8,7 +8,7 @@ use super::cursor::Field;
 pub(super) struct Overflow;
 
 /// Appends a number.
-pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;

@@ -38,7 +38,7 @@ fn what_is_read_compressed_is_stored_as_it_was() {
     }
 
     // then it is there, and was shorter on its way
-    assert_eq!(outcomes, [(id, Outcome::Stored)]);
+    assert_eq!(outcomes, [(id, Outcome::Created)]);
     assert_eq!(storing.finish(), Ok(()));
     assert_eq!(fs::read_to_string(folder.join("text")).unwrap(), text);
     assert!(crossed * 2 < text.len(), "{crossed} bytes");

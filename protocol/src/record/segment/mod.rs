@@ -9,6 +9,8 @@ mod decode;
 
 pub use decode::Decoder;
 
+pub(crate) use crate::record::number::put as put_number;
+
 use crate::{
     chunk::Part,
     delta::Grain,
@@ -17,7 +19,6 @@ use crate::{
     manifest::EntryId,
     message::Run,
     problem::{Cause, cut_detail},
-    record::number::put as put_number,
 };
 
 const CONTENT: u8 = 1;
