@@ -4,6 +4,7 @@ mod admission;
 mod again;
 mod arguments;
 mod changing;
+mod compressed;
 mod deliver;
 mod forwarder;
 mod guards;
