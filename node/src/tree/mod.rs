@@ -17,10 +17,11 @@ mod scan;
 mod source;
 mod target;
 
+pub use platform::Extent;
 pub use scan::{Found, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{
-    Durability, Existing, NewFile, Options, Partial, Plan, Target, TargetError, Trouble, Unfinished,
+    Durability, Existing, NewFile, Options, Partial, Plan, Rebuild, Target, TargetError, Trouble, Unfinished,
 };
 
 /// The one folder that holds what is not yet complete, at the top of each file system of a target. It is
