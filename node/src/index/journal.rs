@@ -18,7 +18,10 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 
 use super::record::{Origin, Record};
 
@@ -154,11 +157,10 @@ impl Journal {
     pub(super) fn open(path: &Path) -> Result<Self, Refused> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Refused::Busy),
-            // A file system without locks keeps nobody out; then two processes may each spoil what the other
-            // wrote, which is found by the checksums and costs reading files again.
-            Ok(()) | Err(_) => {}
+        // A file system without locks keeps nobody out; then two processes may each spoil what the other wrote,
+        // which the checksums find and which costs reading files again.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(Refused::Busy);
         }
         let mut journal = Self { file, end: 0, synced: 0, generation: 0, seal: Seal::Missing };
         journal.begin()?;

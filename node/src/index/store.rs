@@ -58,13 +58,18 @@ pub(super) enum StoreError {
 
 impl From<io::Error> for StoreError {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::NotFound => Self::Missing,
-            // What redb says of a file that ends too early or does not begin as its files do.
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-                Self::Damaged
-            }
-            _ => Self::Io(error),
+        let kind = error.kind();
+        // What redb says of a file that ends too early or does not begin as its files do.
+        let is_content = matches!(
+            kind,
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
+        );
+        if kind == io::ErrorKind::NotFound {
+            Self::Missing
+        } else if is_content {
+            Self::Damaged
+        } else {
+            Self::Io(error)
         }
     }
 }

@@ -50,7 +50,7 @@ fn names(file: &OwnedFd) -> Result<Vec<Box<[u8]>>, Cow<'static, str>> {
         Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         Err(Errno::RANGE) => {
             listed.reserve(NAMES_BYTES);
-            flistxattr(file, spare_capacity(&mut listed)).map_err(|error| listing(error))?;
+            flistxattr(file, spare_capacity(&mut listed)).map_err(listing)?;
         }
         Err(error) => return Err(listing(error)),
     }

@@ -12,6 +12,7 @@
 //! [`Target::sync`]. Dropping any of these at any time is safe: a file under its final name is always whole.
 
 mod attributes;
+mod catalogue;
 mod filter;
 mod handles;
 mod metadata;
@@ -20,6 +21,7 @@ mod scan;
 mod source;
 mod target;
 
+pub use catalogue::{Catalogued, Unknown, catalogue};
 pub use filter::{Filter, FilterError, excluding, including, rules_in};
 pub use scan::{Found, Listing, Scan};
 pub use source::{Source, SourceError, SourceFile};
