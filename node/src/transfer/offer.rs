@@ -10,7 +10,7 @@ use std::{
 use ketch_protocol::{
     io::StreamKind,
     limits::HELLO_TIMEOUT_S,
-    message::{Ask, Counts},
+    message::{Ask, Claim, Counts, TargetView},
     problem::Reason,
     session::SessionError,
 };
@@ -31,7 +31,7 @@ use super::{
 use crate::{
     swarm::{Connection, Inbound, PeerId, Stream},
     tree::Source,
-    trust::{HeldOffer, offers::AdmitError},
+    trust::{HeldOffer, offer::Refusal, offers::AdmitError},
 };
 
 /// Sessions at once, admitted ones and strangers that have said nothing yet.
@@ -208,7 +208,11 @@ pub(super) struct Judge {
 impl Judge {
     /// Admits the peer, or says why not, for the local user.
     pub(super) fn admit(&self, ask: &Ask) -> Result<(), AdmitError> {
-        lock(&self.offer).admit(self.peer, &ask.secret, now_s())?;
+        let (Claim::Ticket(secret), TargetView::Empty | TargetView::Occupied) = (&ask.claim, ask.target)
+        else {
+            return Err(Refusal::Claim.into());
+        };
+        lock(&self.offer).admit(self.peer, secret, now_s())?;
         let running = (self.number, self.stop.clone());
         if let Some((_, replaced)) = lock(&self.admitted).insert(self.peer, running) {
             replaced.cancel();

@@ -4,13 +4,18 @@ use std::sync::Arc;
 
 use super::{
     Violation,
+    answering::Answering,
     outstanding::Outstanding,
-    sender::{Job, Wanted},
+    sender::{Action, Job, Wanted},
 };
 use crate::{
     limits::{WANTS_PER_SPAN, WHOLE_BYTES},
     manifest::{Entry, EntryId, EntryKind},
-    message::{Batch, Counts, Fill, Parts, Run, Settled, TargetView, Totals, Want},
+    message::{
+        Ask, Batch, Counts, Expand, Fill, List, Nodes, Parts, Policy, Removal, Root, Run, Settled,
+        TargetView, Totals, Want,
+    },
+    path::EntryPath,
     problem::Problem,
     record::segment::Span,
 };
@@ -19,46 +24,69 @@ use crate::{
 pub(super) struct Listing {
     pub(super) target: TargetView,
     pub(super) outstanding: Outstanding,
-    pub(super) counts: Counts,
+    pub(super) account: Account,
+    preview: bool,
+    may_remove: bool,
     totals: Totals,
     scan: Scan,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What is counted of a session, and outlives it.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Account {
+    pub(super) counts: Counts,
+    pub(super) planned_bytes: u64,
+}
+
+#[derive(Debug)]
 enum Scan {
+    /// What is found is announced.
     Running,
+    /// It has ended, and what the receiver asks for is announced.
+    Answering(Box<Answering>),
+    /// Everything was announced.
     Ended,
 }
 
 impl Listing {
-    pub(super) fn new(target: TargetView) -> Self {
+    /// For a receiver that was admitted; by a policy that was proposed to it, or by its own.
+    pub(super) fn new(ask: &Ask, policy: Option<&Policy>) -> Self {
         Self {
-            target,
+            target: ask.target,
             outstanding: Outstanding::default(),
-            counts: Counts::default(),
+            account: Account::default(),
+            preview: ask.preview,
+            may_remove: policy.is_none_or(|policy| policy.removal != Removal::Nothing),
             totals: Totals::default(),
             scan: Scan::Running,
         }
     }
 
-    /// Announces what was found, in batches that fit their messages; and the jobs that follow when the
-    /// receiver has nothing. What is found after the end of the scan was never listed.
+    /// Whether what is found is announced. What is found later was never listed.
+    pub(super) fn is_scanning(&self) -> bool {
+        matches!(self.scan, Scan::Running)
+    }
+
+    /// Announces entries and problems, in batches that fit their messages; and the jobs that follow when the
+    /// receiver has nothing.
     pub(super) fn announce(&mut self, entries: Vec<Entry>, problems: Vec<Problem>) -> (Vec<Batch>, Vec<Job>) {
-        if self.scan == Scan::Ended {
-            return (Vec::new(), Vec::new());
-        }
         let mut batches = Batches { first: self.outstanding.next_id(), ..Batches::default() };
+        let is_scanning = self.is_scanning();
+        let counts = &mut self.account.counts;
         for problem in problems {
             self.totals.problems += 1;
-            self.counts.listed += 1;
-            self.counts.add_problem(&problem);
+            counts.listed += 1;
+            counts.add_problem(&problem);
             batches.problem(problem);
         }
         let mut jobs = Vec::new();
         for entry in entries {
-            self.totals.entries += 1;
-            self.totals.bytes = self.totals.bytes.saturating_add(entry.size());
-            self.counts.listed += 1;
+            // Those of a catalogue were counted with it.
+            if is_scanning {
+                self.totals.entries += 1;
+                self.totals.bytes = self.totals.bytes.saturating_add(entry.size());
+                counts.listed += 1;
+            }
             let shared = Arc::new(entry.clone());
             let id = self.outstanding.announce(Arc::clone(&shared));
             jobs.extend(push_job(id, &shared));
@@ -67,9 +95,76 @@ impl Listing {
         (batches.finish(), jobs)
     }
 
-    /// Ends the list: the totals to be said, once.
+    /// Ends the list: the totals to be said, once. What was not announced until now is kept.
     pub(super) fn end_scan(&mut self) -> Option<Totals> {
-        (std::mem::replace(&mut self.scan, Scan::Ended) == Scan::Running).then_some(self.totals)
+        if matches!(self.scan, Scan::Ended) {
+            return None;
+        }
+        self.scan = Scan::Ended;
+        self.account.counts.kept += self.totals.entries - self.outstanding.next_id().0;
+        Some(self.totals)
+    }
+
+    /// Ends the scan, whose problems were announced: the root of what it found.
+    pub(super) fn compare(&mut self, answering: Answering) -> Root {
+        let root = answering.root(self.totals.problems);
+        self.totals = root.totals;
+        self.account.counts.listed += root.totals.entries;
+        self.scan = Scan::Answering(Box::new(answering));
+        root
+    }
+
+    fn answering(&mut self) -> Option<&mut Answering> {
+        match &mut self.scan {
+            Scan::Answering(answering) => Some(answering),
+            Scan::Running | Scan::Ended => None,
+        }
+    }
+
+    /// The children of nodes that the receiver asks for.
+    pub(super) fn expand(&mut self, expand: &Expand) -> Result<Vec<Nodes>, Violation> {
+        self.answering().map_or(Ok(Vec::new()), |answering| answering.expand(expand))
+    }
+
+    /// Whether the receiver may ask for leaves.
+    pub(super) fn may_be_asked(&self) -> bool {
+        matches!(&self.scan, Scan::Answering(answering) if answering.may_list())
+    }
+
+    /// Notes leaves that the receiver asks for; the totals, when there is nothing to announce.
+    pub(super) fn ask(&mut self, list: List) -> Result<Option<Totals>, Violation> {
+        if let Some(answering) = self.answering() {
+            answering.list(list)?;
+        }
+        Ok(self.end_if_exhausted())
+    }
+
+    /// How many entries may be announced as they are found.
+    pub(super) fn room(&self) -> u64 {
+        match self.scan {
+            Scan::Running => self.outstanding.room(),
+            Scan::Answering(_) | Scan::Ended => 0,
+        }
+    }
+
+    /// Whether entries that were asked for may be announced.
+    pub(super) fn may_announce(&self) -> bool {
+        let is_asked = matches!(&self.scan, Scan::Answering(answering) if answering.is_asked());
+        is_asked && self.outstanding.room() > 0
+    }
+
+    /// Announces entries that were asked for, as many as a batch takes; the totals, behind the last.
+    pub(super) fn announce_asked(&mut self) -> (Vec<Batch>, Option<Totals>) {
+        let room = self.outstanding.room();
+        let Some(answering) = self.answering() else { return (Vec::new(), None) };
+        let entries = answering.next_entries(room);
+        let (batches, _) = self.announce(entries, Vec::new());
+        (batches, self.end_if_exhausted())
+    }
+
+    fn end_if_exhausted(&mut self) -> Option<Totals> {
+        let exhausted = matches!(&self.scan, Scan::Answering(answering) if answering.is_exhausted());
+        exhausted.then(|| self.end_scan()).flatten()
     }
 
     /// The jobs of all open entries when the receiver has nothing.
@@ -78,7 +173,7 @@ impl Listing {
             TargetView::Empty => {
                 self.outstanding.iter().filter_map(|(id, entry)| push_job(id, entry)).collect()
             }
-            TargetView::Occupied => Vec::new(),
+            TargetView::Occupied | TargetView::Comparable => Vec::new(),
         }
     }
 
@@ -119,29 +214,49 @@ impl Listing {
         }
     }
 
-    /// Notes what became of entries: the problems among it.
-    pub(super) fn settle(&mut self, settled: Settled) -> Result<Vec<Problem>, Violation> {
-        for id in numbers(&settled.stored) {
-            self.close(id)?;
-            self.counts.sent += 1;
+    /// Notes what became of entries: what is to be told.
+    pub(super) fn settle(&mut self, settled: Settled) -> Result<Vec<Action>, Violation> {
+        let mut told = Vec::new();
+        for (fate, runs) in settled.fates() {
+            let entries: Vec<_> = numbers(runs).map(|id| self.close(id)).collect::<Result<_, _>>()?;
+            entries.iter().for_each(|_| self.account.counts.add_fate(fate));
+            told.extend((!entries.is_empty()).then_some(Action::Settled { fate, entries }));
         }
-        for id in numbers(&settled.kept) {
-            self.close(id)?;
-            self.counts.kept += 1;
-        }
-        let mut problems = Vec::with_capacity(settled.problems.len() + settled.late.len());
         for (id, problem) in settled.problems {
             // The id says which entry it is; a path that differs would only mislead.
             let path = self.close(id)?.path.clone();
-            self.counts.add_problem(&problem);
-            problems.push(Problem { path, ..problem });
+            self.account.counts.add_problem(&problem);
+            told.push(Action::Report(Problem { path, ..problem }));
         }
         for problem in settled.late {
-            self.counts.listed += 1;
-            self.counts.add_problem(&problem);
-            problems.push(problem);
+            self.account.counts.listed += 1;
+            self.account.counts.add_problem(&problem);
+            told.push(Action::Report(problem));
         }
-        Ok(problems)
+        self.plan(settled.planned_bytes)?;
+        told.extend(self.remove(settled.removed)?);
+        Ok(told)
+    }
+
+    fn plan(&mut self, bytes: u64) -> Result<(), Violation> {
+        let planned = self.account.planned_bytes.saturating_add(bytes);
+        let allowed = if self.preview { self.totals.bytes } else { 0 };
+        if planned > allowed {
+            return Err(Violation::Plan(planned));
+        }
+        self.account.planned_bytes = planned;
+        Ok(())
+    }
+
+    fn remove(&mut self, paths: Vec<EntryPath>) -> Result<Option<Action>, Violation> {
+        if paths.is_empty() {
+            return Ok(None);
+        }
+        if !self.may_remove {
+            return Err(Violation::Removal);
+        }
+        self.account.counts.removed += paths.len() as u64;
+        Ok(Some(Action::Removed(paths)))
     }
 
     fn close(&mut self, id: EntryId) -> Result<Arc<Entry>, Violation> {
@@ -150,11 +265,12 @@ impl Listing {
 
     /// Whether all is listed and nothing is open.
     pub(super) fn is_settled(&self) -> bool {
-        self.scan == Scan::Ended && self.outstanding.is_empty()
+        matches!(self.scan, Scan::Ended) && self.outstanding.is_empty()
     }
 
     pub(super) fn check_account(&self, theirs: Counts) -> Result<(), Violation> {
-        if theirs == self.counts { Ok(()) } else { Err(Violation::Account { theirs, ours: self.counts }) }
+        let ours = self.account.counts;
+        if theirs == ours { Ok(()) } else { Err(Violation::Account { theirs, ours }) }
     }
 }
 

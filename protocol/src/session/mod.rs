@@ -6,9 +6,14 @@
 //!
 //! ```text
 //! receiver                                  sender
+//!    | <---------------------------- propose  |  only when the sender dials
 //!    | ask ---------------------------------> |  (trust is settled)
 //!    | <------------------------------ offer  |
-//!    | <--------------------------- manifest  |  as it scans; segments follow on data streams
+//!    | <------------------------------- root  |  only when the receiver has a catalogue to compare:
+//!    | expand ------------------------------> |    level by level,
+//!    | <------------------------------ nodes  |    down to what differs
+//!    | list --------------------------------> |
+//!    | <--------------------------- manifest  |  segments follow on data streams
 //!    | accept / want ------------------------> |
 //!    | settled ------------------------------> |  in batches
 //!    | <----------------------- manifest end  |
@@ -19,6 +24,7 @@
 pub mod receiver;
 pub mod sender;
 
+mod answering;
 mod batches;
 mod clock;
 mod listing;
@@ -33,6 +39,7 @@ pub use receiver::Receiver;
 pub use sender::Sender;
 
 use crate::{
+    difference::{AskError, NarrowingError},
     manifest::{EntryId, OrderError},
     message::{Counts, Message, MessageError, Refuse},
     path::EntryPath,
@@ -87,7 +94,12 @@ impl SessionError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Refused(stop) => match stop.reason {
-                Reason::NotAdmitted | Reason::Version | Reason::Declined => Blame::Operator,
+                Reason::NotAdmitted
+                | Reason::Version
+                | Reason::Declined
+                | Reason::RemovalLimit
+                | Reason::EmptySource
+                | Reason::Busy => Blame::Operator,
                 Reason::Violation
                 | Reason::Interrupted
                 | Reason::NoSpace
@@ -96,9 +108,13 @@ impl SessionError {
                 | Reason::Internal => Blame::Peer,
             },
             Self::Stopped(stop) => match stop.reason {
-                Reason::Interrupted | Reason::Declined | Reason::NotAdmitted | Reason::Version => {
-                    Blame::Operator
-                }
+                Reason::Interrupted
+                | Reason::Declined
+                | Reason::NotAdmitted
+                | Reason::Version
+                | Reason::RemovalLimit
+                | Reason::EmptySource
+                | Reason::Busy => Blame::Operator,
                 Reason::Violation => Blame::Peer,
                 Reason::Timeout => Blame::Network,
                 Reason::NoSpace | Reason::ReadOnly | Reason::Internal => Blame::Local,
@@ -229,6 +245,24 @@ pub enum Violation {
     /// Its totals differ from what it listed.
     #[error("its totals differ from what it listed")]
     Totals,
+    /// Its ask does not answer what was proposed, or answers what was not.
+    #[error("its ask does not fit what was proposed to it")]
+    Claim,
+    /// It removed something although nothing may be removed.
+    #[error("it removed what it was not allowed to")]
+    Removal,
+    /// It said what a preview would need outside of one, or more than was listed.
+    #[error("it planned for {0} bytes, which cannot be")]
+    Plan(u64),
+    /// Entries came before they were asked for.
+    #[error("it listed entries before they were asked for")]
+    Unasked,
+    /// A part of this side's catalogue was asked for that is not there, or was asked for before.
+    #[error("it asked for what is not in the catalogue or was said before: {0}")]
+    Ask(#[from] AskError),
+    /// Its catalogue contradicts itself.
+    #[error("its catalogue is none: {0}")]
+    Narrowing(#[from] NarrowingError),
 }
 
 /// The last actions of a side that fails: what the other side is told, if anything, then the end.
