@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use ketch_protocol::manifest::Timestamp;
+use ketch_protocol::{manifest::Timestamp, session::receiver::Agreed};
 
 use self::{
     boot::Boot,
@@ -38,7 +38,7 @@ mod recorder;
 mod store;
 
 pub use journal::Mark;
-pub use pair::{Agreement, PairKey};
+pub use pair::PairKey;
 pub use reader::{Gone, Reader};
 pub use record::{Seen, StatKey, now};
 pub use recorder::Recorder;
@@ -210,8 +210,8 @@ impl Index {
     }
 
     /// On which states this tree and another last agreed.
-    pub fn agreement(&self, pair: &PairKey) -> Option<Agreement> {
-        self.0.read(|reading| reading.agreement(pair)).flatten()
+    pub fn agreed(&self, pair: &PairKey) -> Option<Agreed> {
+        self.0.read(|reading| reading.agreed(pair)).flatten()
     }
 
     /// What was at the root of the tree when [`Changes::root`] was last folded.

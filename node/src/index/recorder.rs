@@ -45,7 +45,8 @@ impl Recorder {
     }
 
     fn add(&mut self, path: &EntryPath, record: Record) {
-        if self.shared.files.is_none() {
+        // What an empty file holds is known without.
+        if self.shared.files.is_none() || record.seen.stat.size == 0 {
             return;
         }
         self.key.clear();

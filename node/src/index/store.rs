@@ -6,6 +6,7 @@
 
 use std::{fs::File, io, path::Path};
 
+use ketch_protocol::session::receiver::Agreed;
 use redb::{
     AccessGuard, Builder, Database, Error, Range, ReadOnlyDatabase, ReadTransaction, ReadableDatabase as _,
     ReadableTableMetadata as _, TableDefinition, WriteTransaction,
@@ -15,7 +16,7 @@ use super::{
     Gone, RootIdentity,
     boot::Boot,
     journal::{Journal, Seal},
-    pair::{Agreement, PairKey},
+    pair::{self, PairKey},
     record::{Origin, RECORD_BYTES},
 };
 
@@ -29,7 +30,7 @@ const FORMAT_KEY: &str = "format";
 /// Key of a path -> encoded record.
 const RECORDS: TableDefinition<&[u8], &[u8; RECORD_BYTES]> = TableDefinition::new("records");
 
-/// Key of a pair -> agreement; and the identity of the root under [`ROOT_KEY`].
+/// Key of a pair -> agreed roots; and the identity of the root under [`ROOT_KEY`].
 const PAIRS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("pairs");
 const ROOT_KEY: &[u8] = b"root";
 
@@ -41,7 +42,7 @@ pub(super) const PAIRS_KEPT: u64 = 1_024;
 const READ_CACHE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Memory for pages while writing: they are written out when it is full.
-const WRITE_CACHE_BYTES: usize = 32 * 1024 * 1024;
+const WRITE_CACHE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Why the file can't be used.
 #[derive(Debug)]
@@ -132,8 +133,8 @@ impl Reading {
     }
 
     /// On what a pair last agreed.
-    pub(super) fn agreement(&self, pair: &PairKey) -> Result<Option<Agreement>, StoreError> {
-        self.pair(pair.as_bytes(), Agreement::decode)
+    pub(super) fn agreed(&self, pair: &PairKey) -> Result<Option<Agreed>, StoreError> {
+        self.pair(pair.as_bytes(), pair::decode)
     }
 
     /// What was the root when it was last remembered.
@@ -171,7 +172,7 @@ pub struct Changes {
     /// Files that are gone.
     pub gone: Gone,
     /// On what the pair agrees now.
-    pub agreed: Option<(PairKey, Agreement)>,
+    pub agreed: Option<(PairKey, Agreed)>,
     /// The root as it is now.
     pub root: Option<RootIdentity>,
 }
@@ -237,12 +238,12 @@ fn fold_records(
 
 fn fold_pairs(transaction: &WriteTransaction, changes: &Changes) -> Result<(), StoreError> {
     let mut pairs = transaction.open_table(PAIRS).map_err(failed)?;
-    if let Some((pair, agreement)) = &changes.agreed {
+    if let Some((pair, agreed)) = &changes.agreed {
         if pairs.len().map_err(failed)? > PAIRS_KEPT {
             pairs.retain(|key, _| key == ROOT_KEY).map_err(failed)?;
         }
         let key = pair.as_bytes();
-        pairs.insert(key, &agreement.encode()[..]).map_err(failed)?;
+        pairs.insert(key, &pair::encode(*agreed)[..]).map_err(failed)?;
     }
     if let Some(root) = &changes.root {
         pairs.insert(ROOT_KEY, &root.encode()[..]).map_err(failed)?;

@@ -21,7 +21,7 @@ mod scan;
 mod source;
 mod target;
 
-pub use catalogue::{Catalogued, Unknown, catalogue};
+pub use catalogue::{Catalogued, catalogue};
 pub use filter::{Filter, FilterError, excluding, including, rules_in};
 pub use scan::{Found, Listing, Scan};
 pub use source::{Source, SourceError, SourceFile};

@@ -13,12 +13,13 @@ use std::{
 use ketch::{
     index::{Changes, Index, Indexes, Root, RootIdentity, Seen, StatKey, now},
     state::StateFolder,
-    tree::{Catalogued, Filter, Found, Listing, Source, SourceError, Unknown, catalogue},
+    tree::{Catalogued, Filter, Found, Listing, Source, SourceError, catalogue},
 };
 use ketch_protocol::{
     hash::{ContentHash, Hasher},
     limits::ATTRIBUTE_BYTES,
     manifest::{Attribute, Entry, EntryKind, Order, Owner, Timestamp},
+    message::{Hashes, Rules, Selection},
     path::EntryPath,
     problem::{Cause, Problem},
 };
@@ -35,6 +36,10 @@ fn list(root: &Path, listing: Listing) -> (Vec<Entry>, Vec<Problem>) {
         }
     }
     (entries, problems)
+}
+
+fn filter(rules: &[&str]) -> Filter {
+    Filter::new(&Rules::new(rules.iter().map(|rule| rule.as_bytes().into()).collect()).unwrap()).unwrap()
 }
 
 fn names(entries: &[Entry]) -> Vec<String> {
@@ -130,7 +135,7 @@ fn what_a_filter_leaves_out_is_neither_listed_nor_entered_nor_a_problem() {
     for name in ["fifo.o", "fifo"] {
         mkfifoat(CWD, folder.path().join(name), Mode::RWXU).unwrap();
     }
-    let filter = Filter::new(&["*.o", "build/", "!z.o"]).unwrap();
+    let filter = filter(&["*.o", "build/", "!z.o"]);
 
     let (entries, problems) = list(folder.path(), Listing { filter, ..Listing::default() });
 
@@ -150,7 +155,7 @@ fn further_names_of_a_file_are_hard_links_to_the_first_one_listed() {
     write(&root, "outside", "x");
     fs::hard_link(root.join("outside"), folder.path().join("elsewhere")).unwrap();
     let links = |rules: &[&str]| {
-        let filter = Filter::new(rules).unwrap();
+        let filter = filter(rules);
         let (entries, _) = list(&root, Listing { filter, hard_links: true, ..Listing::default() });
         let target = |entry: &Entry| match &entry.kind {
             EntryKind::HardLink { target } => Some(target.to_string()),
@@ -401,42 +406,63 @@ fn another_tree_in_the_place_of_a_known_one_is_read() {
     assert_ne!(index.known_root(), Some(present), "it can be told that the root is another one");
 }
 
-fn catalogued(index: &Index, root: &Path, unknown: Unknown<'_>) -> Catalogued {
-    let listing = Listing { known: Some(index.reader(in_an_hour())), ..Listing::default() };
-    catalogue(&Source::open_root(root).unwrap(), listing, unknown, [1; 16], || true).unwrap().unwrap()
+fn catalogued(index: &Index, root: &Path, hashes: Hashes) -> Catalogued {
+    let source = Source::open_root(root).unwrap();
+    let selection = Selection { hashes, ..Selection::default() };
+    catalogue(&source, index, &selection, Filter::default(), [1; 16], || true).unwrap().unwrap()
 }
 
 #[test]
 fn a_catalogue_has_every_entry_and_what_no_index_knows_is_read_when_asked() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("t");
-    for name in ["b/z", "b/a", "c"] {
-        write(&root, name, name);
+    for name in ["b/z", "b/a", "c", "empty"] {
+        write(&root, name, if name == "empty" { "" } else { name });
+        set_mtime(&root.join(name), 1_000);
     }
     mkfifoat(CWD, root.join("fifo"), Mode::RWXU).unwrap();
     let indexes = indexes(folder.path());
     let index = open_index(&indexes, &root);
-    let catalogued = |unknown: Unknown<'_>| catalogued(&index, &root, unknown);
 
-    let open = catalogued(Unknown::Leave);
+    let open = catalogued(&index, &root, Hashes::Known);
+
     assert!(open.catalogue.is_open());
     assert_eq!(open.problems.iter().map(|problem| problem.path.clone()).collect::<Vec<_>>(), [path("fifo")]);
+    for hashes in [Hashes::All, Hashes::Read] {
+        let read = catalogued(&index, &root, hashes);
+        assert!(!read.catalogue.is_open(), "{hashes:?}");
+        let entries: Vec<_> = read.catalogue.entries().collect();
+        assert_eq!(names(&entries), ["b", "b/a", "b/z", "c", "empty"]);
+        assert_eq!(entries[2].hash, Some(hash_of(b"b/z")));
+        assert_eq!(entries[4].hash, Some(ContentHash::of_nothing()));
+    }
+}
 
+#[test]
+fn what_was_stored_is_in_a_catalogue_without_being_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("t");
+    let indexes = indexes(folder.path());
+    fs::create_dir(&root).unwrap();
+    let index = open_index(&indexes, &root);
     let mut recorder = index.recorder();
-    let read = catalogued(Unknown::Read(&mut recorder));
-    assert!(!read.catalogue.is_open());
-    let entries: Vec<_> = read.catalogue.entries().collect();
-    assert_eq!(names(&entries), ["b", "b/a", "b/z", "c"]);
-    assert_eq!(entries[2].hash, Some(hash_of(b"b/z")));
-
-    fs::remove_file(root.join("c")).unwrap();
+    for name in ["a", "b"] {
+        write(&root, name, name);
+        set_mtime(&root.join(name), 1_000);
+        let entry = list(&root, Listing::default()).0.pop().unwrap();
+        let seen = Source::open_root(&root).unwrap().open_file(&entry).unwrap().seen();
+        recorder.stored(&entry.path, seen, hash_of(name.as_bytes()));
+    }
     drop(recorder);
-    record(&index, &root, in_an_hour());
-    let known = catalogued(Unknown::Leave);
-    assert!(!known.catalogue.is_open());
-    index.fold(&Changes { gone: known.gone, ..Changes::default() });
-    write(&root, "c", "c");
-    assert!(catalogued(Unknown::Leave).catalogue.is_open());
+    index.fold(&Changes::default());
+
+    assert!(!catalogued(&index, &root, Hashes::Known).catalogue.is_open());
+    fs::remove_file(root.join("a")).unwrap();
+    let without = catalogued(&index, &root, Hashes::Known);
+    assert!(!without.catalogue.is_open());
+    index.fold(&Changes { gone: without.gone, ..Changes::default() });
+    write(&root, "a", "a");
+    assert!(catalogued(&index, &root, Hashes::Known).catalogue.is_open());
 }
 
 /// In the child, where its index is.
@@ -448,13 +474,14 @@ const ROUND_FILES: u64 = 200;
 /// Records and folds round after round, and says when one is recorded.
 fn fold_until_killed(folder: &Path) {
     let index = indexes(folder).open(&imagined_root());
+    let mut out = io::stdout();
     for round in 0.. {
         let mut recorder = index.recorder();
         for number in round * ROUND_FILES..(round + 1) * ROUND_FILES {
             recorder.read(&imagined_path(number), imagined_state(number), hash_of(&number.to_le_bytes()));
         }
         recorder.flush();
-        writeln!(io::stdout(), "recorded").unwrap();
+        writeln!(out, "recorded").unwrap();
         index.fold(&Changes::default());
     }
 }
@@ -469,7 +496,7 @@ fn imagined_path(number: u64) -> EntryPath {
 
 fn imagined_state(number: u64) -> Seen {
     let time = Timestamp { seconds: 1_000, nanoseconds: 1 };
-    let stat = StatKey { size: number, mtime: time, ctime: time, inode: number };
+    let stat = StatKey { size: 1 + number, mtime: time, ctime: time, inode: number };
     Seen { stat, at: Timestamp { seconds: 2_000, nanoseconds: 0 } }
 }
 
@@ -513,6 +540,8 @@ fn a_catalogue_that_is_not_wanted_any_more_is_given_up() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "f", "x");
     let source = Source::open_root(folder.path()).unwrap();
-    let made = catalogue(&source, Listing::default(), Unknown::Leave, [1; 16], || false).unwrap();
-    assert!(made.is_none());
+    let indexes = indexes(folder.path());
+    let index = open_index(&indexes, folder.path());
+    let made = catalogue(&source, &index, &Selection::default(), Filter::default(), [1; 16], || false);
+    assert!(made.unwrap().is_none());
 }
