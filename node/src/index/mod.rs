@@ -23,7 +23,8 @@ use ketch_protocol::{manifest::Timestamp, session::receiver::Agreed};
 
 use self::{
     boot::Boot,
-    journal::{Journal, Refused, Seal},
+    journal::{Journal, Refused},
+    seal::Seal,
     store::{Reading, StoreError},
 };
 use crate::state::{StateFolder, show};
@@ -35,6 +36,7 @@ mod pair;
 mod reader;
 mod record;
 mod recorder;
+mod seal;
 mod store;
 
 pub use journal::Mark;
@@ -251,7 +253,7 @@ impl Shared {
 
     /// Moves aside the file of the index when it is not what was written.
     fn check(&self, journal: &Journal, store: &Path) {
-        match (journal.seal(), store::seal(store)) {
+        match (journal.seal(), Seal::of(store)) {
             // A killed session was at it: redb puts it in order.
             (Seal::Writing, _) | (_, Ok(Seal::Missing)) => {}
             (expected, Ok(seal)) if seal == expected => {}
@@ -291,7 +293,7 @@ impl Shared {
     fn fold_into(&self, store: &Path, journal: &mut Journal, changes: &Changes) -> Result<(), StoreError> {
         journal.begin_writing()?;
         store::fold(store, journal, changes, self.boot)?;
-        journal.clear(store::seal(store)?)?;
+        journal.clear(Seal::of(store)?)?;
         Ok(())
     }
 

@@ -31,7 +31,8 @@ impl Recorder {
     }
 
     /// A file with this hash was stored and looks like `seen` now that it has its name, its mode and its
-    /// times.
+    /// times. To be told again whenever this program gives the file another mode, time or name: each sets
+    /// its ctime.
     pub fn stored(&mut self, path: &EntryPath, seen: Seen, hash: ContentHash) {
         self.add(path, Record { seen, hash, origin: Origin::Stored(self.shared.boot) });
     }

@@ -2,9 +2,9 @@
 //! when the journal is folded into it. So a session that finds nothing new writes nothing.
 //!
 //! redb does not check a page when it is read, and may panic over a damaged one. So the whole file is checked
-//! against its [`Seal`] before it is opened.
+//! against its seal before it is opened.
 
-use std::{fs::File, io, path::Path};
+use std::{io, path::Path};
 
 use ketch_protocol::session::receiver::Agreed;
 use redb::{
@@ -15,7 +15,7 @@ use redb::{
 use super::{
     Gone, RootIdentity,
     boot::Boot,
-    journal::{Journal, Seal},
+    journal::Journal,
     pair::{self, PairKey},
     record::{Origin, RECORD_BYTES},
 };
@@ -192,19 +192,6 @@ pub(super) fn fold(path: &Path, journal: &Journal, changes: &Changes, boot: Boot
     fold_records(&transaction, journal, changes, boot)?;
     fold_pairs(&transaction, changes)?;
     transaction.commit().map_err(failed)
-}
-
-/// What the file at `path` is. It takes a second for some gigabytes, so some hundredths for a million files.
-pub(super) fn seal(path: &Path) -> io::Result<Seal> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Seal::Missing),
-        opened => opened?,
-    };
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(&file)?;
-    let mut hash = [0; 16];
-    hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    Ok(Seal::Whole { length: hasher.count(), hash })
 }
 
 fn open_for_writing(path: &Path) -> Result<Database, StoreError> {

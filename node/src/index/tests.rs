@@ -377,3 +377,11 @@ fn a_flipped_bit_anywhere_never_gives_a_wrong_hash() {
         survives(&setting, &damaged, &format!("a bit of byte {byte}"));
     }
 }
+
+#[test]
+fn readers_and_recorders_go_to_other_threads() {
+    fn goes<T: Send>() {}
+    goes::<Reader>();
+    goes::<Recorder>();
+    goes::<Indexes>();
+}
