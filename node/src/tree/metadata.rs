@@ -2,11 +2,13 @@
 
 use std::os::fd::AsFd;
 
-use ketch_protocol::manifest::{Entry, Timestamp};
+use ketch_protocol::manifest::{Entry, Owner, Timestamp};
 use rustix::{
     fs::{AtFlags, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, utimensat},
     io::Errno,
 };
+
+use crate::index::StatKey;
 
 /// What may be set on a target: setuid, setgid and sticky are dropped, since they would act with the rights
 /// of whoever receives.
@@ -31,6 +33,22 @@ pub(super) fn size(stat: &Stat) -> u64 {
 pub(super) fn is_sparse(stat: &Stat) -> bool {
     // Counted by the system in 512 bytes.
     u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512) < size(stat)
+}
+
+/// What tells its state from another without reading it.
+pub(super) fn stat_key(stat: &Stat) -> StatKey {
+    StatKey { size: size(stat), mtime: mtime(stat), ctime: ctime(stat), inode: stat.st_ino }
+}
+
+/// How many names it has.
+#[allow(clippy::useless_conversion, reason = "its type differs between systems")]
+pub(super) fn names(stat: &Stat) -> u64 {
+    u64::from(stat.st_nlink)
+}
+
+/// Who owns it.
+pub(super) fn owner(stat: &Stat) -> Owner {
+    Owner { user: stat.st_uid, group: stat.st_gid }
 }
 
 /// Permission bits with setuid, setgid and sticky.

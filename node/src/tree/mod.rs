@@ -5,11 +5,15 @@
 //! handle without following a symlink, so that whoever changes the tree meanwhile, or names its paths, can
 //! not lead a read or a write out of it.
 //!
-//! A sender opens a [`Source`], lists it with [`Source::scan`] and reads with [`Source::open_file`]. A
+//! A sender opens a [`Source`], lists it with [`Source::scan`] or [`Source::list`] and reads with
+//! [`Source::open_file`]. A
 //! receiver opens a [`Target`], asks [`Target::plan`] about every entry in manifest order, stores content by
 //! [`Target::create`] or [`Target::partial`] on any thread, and ends with [`Target::finish`] and
 //! [`Target::sync`]. Dropping any of these at any time is safe: a file under its final name is always whole.
 
+mod attributes;
+mod catalogue;
+mod filter;
 mod handles;
 mod metadata;
 mod platform;
@@ -17,8 +21,10 @@ mod scan;
 mod source;
 mod target;
 
+pub use catalogue::{Catalogued, catalogue};
+pub use filter::{Filter, FilterError, excluding, including, rules_in};
 pub use platform::Extent;
-pub use scan::{Found, Scan};
+pub use scan::{Found, Listing, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{
     Durability, Existing, NewFile, Options, Partial, Plan, Rebuild, Target, TargetError, Trouble, Unfinished,
