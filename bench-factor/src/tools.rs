@@ -59,7 +59,7 @@ pub(crate) struct Options {
 /// are written to `out`. Fails at the end if any observation has.
 pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), ToolsError> {
     let plan = Plan::read(&options.plan)?;
-    let bench = bench(options, &plan)?;
+    let mut bench = bench(options, &plan)?;
     bench.place.gain_access()?;
     let (can, obstacles) = sort_out(conditions(&plan), &bench);
     for obstacle in &obstacles {

@@ -218,9 +218,8 @@ fn run_nat(emulation: &Emulation, homes: &Homes) -> anyhow::Result<ExitCode> {
     let profile = emulation.profile()?;
     let internet = Internet::new(&members, &profile, emulation.options())?;
     let member = |name: &str| internet.member(name).with_context(|| format!("no host is named {name}"));
-    let start = |name: &str, script: &str| -> anyhow::Result<Running> {
-        Ok(member(name)?.spawn(by_shell(script))?)
-    };
+    let start =
+        |name: &str, script: &str| -> anyhow::Result<Running> { Ok(member(name)?.spawn(by_shell(script))?) };
     let relay = homes.run_relay.as_deref().map(|script| start("relay", script)).transpose()?;
     let b = homes.run_b.as_deref().map(|script| start("b", script)).transpose()?;
     let status = match &homes.run_a {
