@@ -70,6 +70,33 @@ fn hosts_behind_routers_know_each_other_by_their_public_addresses() {
 }
 
 #[test]
+fn routers_are_made_with_the_search_path_of_a_plain_user() {
+    if !lab_is_there() {
+        return;
+    }
+    let mut nat = command(&["nat", "--a", "cone", "--b", "public", "--rtt", "20ms", "--run-a", "exit 6"]);
+    // nft is a program for administrators, in a folder that is not in here.
+    let output = nat.env("PATH", "/usr/local/bin:/usr/bin:/bin").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(6), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_stops_a_run_before_it_begins() {
+    if !lab_is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mark, report) = (folder.path().join("mark"), folder.path().join("missing/link.json"));
+    let (script, report) = (format!("touch {}", mark.display()), report.to_string_lossy().into_owned());
+    let path = ["run", "--rtt", "1ms", "--b", "true", "--a", &script, "--report", &report];
+    let output = link(&path);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.starts_with("error: cannot write the report to "), "{errors}");
+    assert!(!mark.exists(), "nothing has run");
+}
+
+#[test]
 fn without_a_command_host_a_has_the_shell_of_the_user() {
     if !lab_is_there() {
         return;
