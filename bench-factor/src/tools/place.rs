@@ -72,6 +72,14 @@ impl Where {
         Ok(())
     }
 
+    /// Whether commands run as whoever started this program, and not as the root of a user namespace.
+    pub(crate) fn keeps_user(&self) -> bool {
+        match self {
+            Self::Loopback(_) => true,
+            Self::Link(..) => false,
+        }
+    }
+
     /// Whether what a command mounts can be seen from here.
     pub(crate) fn shares_mounts(&self) -> bool {
         match self {
