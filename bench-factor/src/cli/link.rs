@@ -318,11 +318,10 @@ fn print_probe(probe: &ProbeReport, out: &mut impl io::Write) -> io::Result<()> 
 }
 
 fn print_direction(name: &str, probe: &DirectionProbe, out: &mut impl io::Write) -> io::Result<()> {
-    let (p50_ms, p99_ms) = (probe.delay_error_p50_ms, probe.delay_error_p99_ms);
-    writeln!(
-        out,
-        "{name}: delay error: {p50_ms:.3} ms at the median, {p99_ms:.3} ms at the 99th percentile"
-    )?;
+    if let (Some(p50_ms), Some(p99_ms)) = (probe.delay_error_p50_ms, probe.delay_error_p99_ms) {
+        let percentile = format!("{p99_ms:.3} ms at the 99th percentile");
+        writeln!(out, "{name}: delay error: {p50_ms:.3} ms at the median, {percentile}")?;
+    }
     writeln!(out, "{name}: rate: {:.2} Mbit/s, {:.2} asked", probe.rate_mbit, probe.asked_rate_mbit)?;
     let (lost, asked) = (probe.lost_packets, probe.asked_lost_packets);
     writeln!(out, "{name}: lost: {lost} of {} packets, {asked:.1} expected", probe.packets)?;
