@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ketch_protocol::{
-    message::{Counts, Totals},
+    message::{Counts, Place, Totals},
     problem::Problem,
     session::{SessionError, receiver::Answer},
 };
@@ -24,6 +24,20 @@ pub enum Event {
         peer: PeerId,
         /// Why, for the local user only.
         why: String,
+    },
+    /// A peer was admitted to a share.
+    Began {
+        /// Where it works.
+        place: Place,
+        /// What it does there.
+        direction: Direction,
+    },
+    /// A connection was lost, and a new one will be made.
+    Retrying {
+        /// What was lost.
+        why: String,
+        /// How long that will be waited with.
+        wait: Duration,
     },
     /// The sender has admitted the receiver; the session runs.
     Admitted {
@@ -47,6 +61,26 @@ pub enum Event {
         /// How it ended.
         outcome: Result<Report, SessionError>,
     },
+}
+
+/// What a node that serves shares tells.
+#[derive(Debug)]
+pub struct ServeEvent {
+    /// Which session, by its number since the node began to serve.
+    pub session: u64,
+    /// With whom.
+    pub peer: PeerId,
+    /// What happened.
+    pub event: Event,
+}
+
+/// Which way content goes, seen from the side that dialed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// To the side that dialed.
+    Pull,
+    /// From the side that dialed.
+    Push,
 }
 
 /// How bytes travel to a peer.

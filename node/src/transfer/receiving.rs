@@ -4,13 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use ketch_protocol::{
     io::NoMessage,
-    limits::{DATA_STREAMS, FILE_STREAMS},
     manifest::{Entry, EntryId},
-    message::{Ask, Offer, SessionId, TargetView},
+    message::{Ask, Offer, Propose, TargetView},
     path::EntryPath,
     problem::{Problem, Reason},
     session::{
-        Ending, Stop,
+        Ending, SessionError, Stop,
         receiver::{Action, Answer, Input, Receiver},
     },
 };
@@ -22,15 +21,19 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ReceiveError,
+    arrivals::{DataStreams, SESSION_STREAMS},
     data_in::bring,
     event::{Consultation, Event, Progress, Report},
     line::{Line, leave},
     planning::Planning,
     pulse::Pulse,
     storing::{EndCause, Store, Stored},
+    targets::Heard,
 };
-use crate::swarm::{Connection, Inbound, Stream};
+use crate::{
+    swarm::{Connection, Stream},
+    tree::Unfinished,
+};
 
 /// Names shown to a person who is asked; the rest is counted.
 const NAMES_SHOWN: usize = 20;
@@ -41,7 +44,6 @@ const REPORTS: usize = 64;
 /// A session about to run.
 pub(super) struct Receiving {
     connection: Connection,
-    session: SessionId,
     view: TargetView,
     receiver: Receiver,
     /// Actions not yet carried out.
@@ -57,6 +59,16 @@ pub(super) struct Receiving {
     answer: Option<oneshot::Receiver<Answer>>,
     report: mpsc::Sender<Work>,
     plans: Option<mpsc::UnboundedSender<Plan>>,
+    heard: Heard,
+}
+
+/// A session that ended early.
+#[derive(Debug)]
+pub(super) struct CutShort {
+    /// Why.
+    pub(super) error: SessionError,
+    /// What is kept of large files for the next try.
+    pub(super) unfinished: Unfinished,
 }
 
 type Plan = (EntryId, Vec<Arc<Entry>>);
@@ -82,18 +94,45 @@ enum Wake {
 }
 
 impl Receiving {
-    pub(super) fn new(
+    /// A session that this side begins.
+    pub(super) fn ask(
         connection: Connection,
         ask: Ask,
         store: Arc<Store>,
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let (session, view, began) = (ask.session, ask.target, Instant::now());
+        let view = ask.target;
         let (receiver, actions) = Receiver::new(ask);
+        Self::new(connection, receiver, actions, view, store, free_bytes, events)
+    }
+
+    /// A session that the sender proposed and that was admitted.
+    pub(super) fn answer(
+        connection: Connection,
+        propose: Propose,
+        view: TargetView,
+        store: Arc<Store>,
+        free_bytes: u64,
+        events: mpsc::Sender<Event>,
+    ) -> Self {
+        let (mut receiver, _admit) = Receiver::answer(propose);
+        let actions = receiver.handle(Input::Admitted { target: view }, Duration::ZERO);
+        Self::new(connection, receiver, actions, view, store, free_bytes, events)
+    }
+
+    fn new(
+        connection: Connection,
+        receiver: Receiver,
+        actions: Vec<Action>,
+        view: TargetView,
+        store: Arc<Store>,
+        free_bytes: u64,
+        events: mpsc::Sender<Event>,
+    ) -> Self {
+        let began = Instant::now();
         Self {
             connection,
-            session,
             view,
             receiver,
             actions,
@@ -108,16 +147,21 @@ impl Receiving {
             // Replaced when the loop begins.
             report: mpsc::channel(1).0,
             plans: None,
+            heard: Heard::default(),
         }
+    }
+
+    /// Counts what is heard from the sender.
+    pub(super) fn counting(self, heard: Heard) -> Self {
+        Self { heard, ..self }
     }
 
     pub(super) async fn run(
         mut self,
-        control: Stream,
-        inbound: &mut Inbound,
+        mut line: Line<Stream>,
+        mut data: DataStreams,
         stop: &CancellationToken,
-    ) -> Result<Report, ReceiveError> {
-        let mut line = Line::new(control);
+    ) -> Result<Report, CutShort> {
         let mut streams = JoinSet::new();
         let (report, mut reports) = mpsc::channel(REPORTS);
         self.report = report;
@@ -130,15 +174,15 @@ impl Receiving {
             }
             let wake = tokio::select! {
                 message = line.next() => Wake::Input(match message {
-                    Ok(message) => Input::Message(message),
+                    Ok(message) => {
+                        self.heard.note();
+                        Input::Message(message)
+                    }
                     Err(NoMessage::Lost(detail)) => Input::Lost(detail),
                     Err(NoMessage::Violation(violation)) => Input::Violation(violation),
                 }),
                 Some(work) = reports.recv() => Wake::Work(work),
-                Some((connection, stream)) = inbound.next(), if streams.len() < stream_limit() => {
-                    // Others have no business here; their streams are reset.
-                    if connection.peer() == self.connection.peer() { Wake::Stream(stream) } else { Wake::Nothing }
-                }
+                stream = data.next(), if streams.len() < SESSION_STREAMS => Wake::Stream(stream),
                 Some(_) = streams.join_next() => Wake::Nothing,
                 answer = answered(&mut self.answer) => {
                     self.started = Instant::now();
@@ -168,7 +212,7 @@ impl Receiving {
             Wake::Nothing => return,
             Wake::Input(input) => input,
             Wake::Stream(stream) => {
-                streams.spawn(bring(stream, self.session, Arc::clone(&self.store), self.report.clone()));
+                streams.spawn(bring(stream, Arc::clone(&self.store), self.report.clone()));
                 return;
             }
             Wake::Work(Work::Broken(detail)) => {
@@ -281,7 +325,7 @@ impl Receiving {
         });
     }
 
-    async fn conclude(self, ending: Ending) -> Result<Report, ReceiveError> {
+    async fn conclude(self, ending: Ending) -> Result<Report, CutShort> {
         let durable = self.started.elapsed();
         match ending {
             Ending::Complete(counts) => {
@@ -297,14 +341,10 @@ impl Receiving {
                     store.target.unfinished()
                 })
                 .await;
-                Err(ReceiveError::Session { error, unfinished })
+                Err(CutShort { error, unfinished })
             }
         }
     }
-}
-
-fn stream_limit() -> usize {
-    DATA_STREAMS as usize + FILE_STREAMS
 }
 
 /// The person's answer; one that went away without answering declines.

@@ -1,11 +1,11 @@
 //! A running sender session: one loop that feeds the machine and carries out what it decides.
 
-use std::sync::{Arc, OnceLock, atomic::Ordering};
+use std::sync::{Arc, atomic::Ordering};
 
 use ketch_protocol::{
     io::NoMessage,
     limits::{BATCH_ENTRIES, FILE_STREAMS},
-    message::{Ask, Message, SessionId, Totals},
+    message::{Ask, Message, Propose, SessionId, Totals},
     problem::Reason,
     session::{
         Ending, SessionError, Stop,
@@ -21,30 +21,61 @@ use super::{
     event::{Event, Progress, Report},
     line::{Line, leave},
     listing::{Listed, list},
-    offer::Judge,
+    offer,
     pulse::{Broken, Pulse},
     queue::Queue,
+    serve,
 };
 use crate::{
     swarm::{Connection, Stream},
     tree::Source,
 };
 
-/// What a session sends, and what it needs to know.
-#[derive(Debug, Clone)]
-pub(super) struct Outgoing {
+/// Decides about asks.
+pub(super) enum Judge {
+    /// By the ticket of an offer.
+    Offer(offer::Judge),
+    /// By the rights on shares.
+    Shares(serve::Judge),
+    /// It answers a proposal of this side.
+    Proposed(Source),
+}
+
+/// What a receiver that was admitted gets.
+#[derive(Debug)]
+pub(super) struct Admission {
     pub(super) source: Source,
-    pub(super) layout: Layout,
     /// What the tree was counted to be, once it was.
-    pub(super) estimate: Arc<OnceLock<Totals>>,
-    pub(super) events: mpsc::Sender<Event>,
+    pub(super) estimate: Option<Totals>,
+}
+
+/// Why a receiver gets nothing.
+#[derive(Debug)]
+pub(super) enum Denial {
+    /// It hears no reason; this one is for the local log.
+    Silent(String),
+    /// It may have it, and that is why it can't.
+    Told(Stop),
+}
+
+impl Judge {
+    async fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
+        match self {
+            Self::Offer(judge) => judge.admit(ask),
+            Self::Shares(judge) => judge.admit(ask).await,
+            Self::Proposed(source) => Ok(Admission { source: source.clone(), estimate: None }),
+        }
+    }
 }
 
 /// A session about to run.
 pub(super) struct Sending {
     connection: Connection,
-    outgoing: Outgoing,
+    layout: Layout,
+    events: mpsc::Sender<Event>,
     judge: Judge,
+    /// Known once the receiver is admitted.
+    source: Option<Source>,
     sender: Sender,
     /// Actions not yet carried out.
     actions: Vec<Action>,
@@ -60,12 +91,20 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(connection: Connection, outgoing: Outgoing, judge: Judge) -> Self {
+    /// A session that the receiver begins.
+    pub(super) fn new(
+        connection: Connection,
+        layout: Layout,
+        judge: Judge,
+        events: mpsc::Sender<Event>,
+    ) -> Self {
         let began = Instant::now();
         Self {
             connection,
-            outgoing,
+            layout,
+            events,
             judge,
+            source: None,
             sender: Sender::default(),
             actions: Vec::new(),
             queue: Arc::default(),
@@ -79,12 +118,28 @@ impl Sending {
         }
     }
 
+    /// A session that this side proposes.
+    pub(super) fn propose(
+        connection: Connection,
+        propose: Propose,
+        source: Source,
+        events: mpsc::Sender<Event>,
+    ) -> Self {
+        let (sender, actions) = Sender::propose(propose);
+        let judge = Judge::Proposed(source);
+        Self { sender, actions, ..Self::new(connection, Layout::default(), judge, events) }
+    }
+
+    /// What the receiver has said already.
+    pub(super) fn hear(&mut self, message: Message) {
+        self.feed(Input::Message(message));
+    }
+
     pub(super) async fn run(
         mut self,
-        control: Stream,
+        mut line: Line<Stream>,
         stop: &CancellationToken,
     ) -> Result<Report, SessionError> {
-        let mut line = Line::new(control);
         let mut pulse = Pulse::new();
         let mut stopped = false;
         let ending = loop {
@@ -136,7 +191,7 @@ impl Sending {
                 match action {
                     Action::Send(message) => line.say(&message),
                     Action::Admit(ask) => self.judge(&ask).await,
-                    Action::List => self.listing = Some(list(self.outgoing.source.clone())),
+                    Action::List => self.listing = self.source.clone().map(list),
                     Action::Read(jobs) => self.queue.push(jobs),
                     Action::Report(problem) => self.tell(Event::Problem(problem)).await,
                     Action::End(ending) => return Some(ending),
@@ -148,16 +203,20 @@ impl Sending {
 
     async fn judge(&mut self, ask: &Ask) {
         let peer = self.connection.peer();
-        match self.judge.admit(ask) {
-            Ok(()) => {
-                let estimate = self.outgoing.estimate.get().copied();
-                self.start_streams(ask.session);
+        match self.judge.admit(ask).await {
+            Ok(Admission { source, estimate }) => {
+                self.start_streams(ask.session, &source);
+                self.source = Some(source);
                 self.feed(Input::Admitted { estimate });
                 self.tell(Event::Admitted { peer, estimate }).await;
             }
-            Err(why) => {
+            Err(Denial::Silent(why)) => {
                 self.feed(Input::Denied);
-                self.tell(Event::TurnedAway { peer, why: why.to_string() }).await;
+                self.tell(Event::TurnedAway { peer, why }).await;
+            }
+            Err(Denial::Told(stop)) => {
+                self.tell(Event::TurnedAway { peer, why: stop.to_string() }).await;
+                self.feed(Input::Stop(stop));
             }
         }
     }
@@ -178,8 +237,8 @@ impl Sending {
         }
     }
 
-    fn start_streams(&mut self, session: SessionId) {
-        let layout = self.outgoing.layout;
+    fn start_streams(&mut self, session: SessionId, source: &Source) {
+        let layout = self.layout;
         let count = match layout {
             Layout::Bundle => bundle_streams(self.connection.transport()),
             Layout::Files => FILE_STREAMS,
@@ -189,7 +248,7 @@ impl Sending {
                 connection: self.connection.clone(),
                 session,
                 queue: Arc::clone(&self.queue),
-                source: self.outgoing.source.clone(),
+                source: source.clone(),
                 moved: Arc::clone(&self.moved),
             };
             match layout {
@@ -209,14 +268,14 @@ impl Sending {
                 found_bytes: self.moved.digest.load(Ordering::Relaxed),
             };
             // A consumer that is behind misses a picture, not a fact.
-            let _ = self.outgoing.events.try_send(Event::Progress(progress));
+            let _ = self.events.try_send(Event::Progress(progress));
         }
         pulse.lost().map_or(Input::Tick, Input::Lost)
     }
 
     async fn tell(&self, event: Event) {
         // Nobody listens any more: the session goes on.
-        let _ = self.outgoing.events.send(event).await;
+        let _ = self.events.send(event).await;
     }
 
     fn conclude(self, ending: Ending) -> Result<Report, SessionError> {

@@ -13,10 +13,12 @@
 mod handles;
 mod metadata;
 mod platform;
+mod root;
 mod scan;
 mod source;
 mod target;
 
+pub use root::Root;
 pub use scan::{Found, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{
