@@ -20,6 +20,16 @@ pub const ATTRIBUTE_BYTES: usize = 16 * 1024;
 /// Most extended attributes of one entry.
 pub const ATTRIBUTES: usize = 256;
 
+/// Longest name of a share, in bytes: long enough for any, short enough for a line.
+pub const SHARE_NAME_BYTES: usize = 64;
+
+/// Most lines of rules of a selection: more than the longest `.gitignore` files in use have. With their tags
+/// and lengths (16 KiB) they fit one message.
+pub const RULES: usize = 4_096;
+
+/// Most bytes of all lines of rules of a selection.
+pub const RULES_BYTES: usize = 64 * 1024;
+
 /// Longest control message, in bytes. A batch is cut at [`BATCH_BYTES`]; the rest is headroom for what comes
 /// last: one entry with the longest path and link target (8 KiB) and all its attributes (19 KiB), or two
 /// lists of [`PARTS_RUNS`] runs (48 KiB).

@@ -156,47 +156,89 @@ pub enum OrderError {
     },
 }
 
-/// Checks that entries come sorted, once each, and below directories that were listed before them. So
-/// nothing can lie below a file or a symlink of the same manifest, and memory is bounded by the depth.
+/// Checks that entries come sorted, once each, and never below a file or a symlink of the same manifest.
+///
+/// In a manifest of a whole tree they also come below directories that were listed before them; in one of
+/// [parts](Order::of_parts) the directories above an entry need not be listed. Memory is bounded by the depth.
 #[derive(Debug, Default)]
 pub struct Order {
     last: Option<EntryPath>,
+    above: Above,
+}
+
+/// What may lie above the next entry.
+#[derive(Debug)]
+enum Above {
     /// The last entry's ancestors (itself too when it is a directory): length of each path in `last`.
-    directories: Vec<usize>,
+    Listed(Vec<usize>),
+    /// Anything but the last entry, unless that is a directory.
+    Any { last_is_directory: bool },
+}
+
+impl Default for Above {
+    fn default() -> Self {
+        Self::Listed(Vec::new())
+    }
 }
 
 impl Order {
+    /// The order of a manifest that lists parts of a tree.
+    pub fn of_parts() -> Self {
+        Self { last: None, above: Above::Any { last_is_directory: true } }
+    }
+
     /// Admits the next entry of the manifest.
     pub fn admit(&mut self, entry: &Entry) -> Result<(), OrderError> {
         if let Some(last) = &self.last {
-            match entry.path.cmp(last) {
-                std::cmp::Ordering::Greater => {}
-                std::cmp::Ordering::Equal => return Err(OrderError::Duplicate { path: entry.path.clone() }),
-                std::cmp::Ordering::Less => {
-                    return Err(OrderError::Unsorted { path: entry.path.clone(), before: last.clone() });
-                }
-            }
+            check_sorted(&entry.path, last)?;
         }
-        let parent = entry.path.parent().unwrap_or_default();
-        while self.directories.last().is_some_and(|&length| !self.is_ancestor(length, parent)) {
-            self.directories.pop();
-        }
-        if self.directories.last().copied().unwrap_or_default() != parent.len() {
+        if !self.above.admits(entry, self.last.as_ref()) {
             return Err(OrderError::Orphan { path: entry.path.clone() });
-        }
-        if entry.kind == EntryKind::Directory {
-            self.directories.push(entry.path.as_bytes().len());
         }
         self.last = Some(entry.path.clone());
         Ok(())
     }
+}
 
-    /// Whether the directory that is the first `length` bytes of the last path is `parent` or above it.
-    fn is_ancestor(&self, length: usize, parent: &[u8]) -> bool {
-        let Some(last) = &self.last else { return false };
-        let directory = &last.as_bytes()[..length];
-        parent.starts_with(directory) && matches!(parent.get(length), None | Some(b'/'))
+impl Above {
+    /// Whether the entry may lie where it does; notes what lies above the next one.
+    fn admits(&mut self, entry: &Entry, last: Option<&EntryPath>) -> bool {
+        let is_directory = entry.kind == EntryKind::Directory;
+        let last = last.map_or(&[][..], EntryPath::as_bytes);
+        match self {
+            Self::Listed(directories) => {
+                let parent = entry.path.parent().unwrap_or_default();
+                while directories.last().is_some_and(|&length| !is_ancestor(&last[..length], parent)) {
+                    directories.pop();
+                }
+                if directories.last().copied().unwrap_or_default() != parent.len() {
+                    return false;
+                }
+                if is_directory {
+                    directories.push(entry.path.as_bytes().len());
+                }
+                true
+            }
+            // What lies below an entry follows it at once, so that no other can be in the way.
+            Self::Any { last_is_directory } => {
+                let above = std::mem::replace(last_is_directory, is_directory);
+                above || !entry.path.parent().is_some_and(|parent| is_ancestor(last, parent))
+            }
+        }
     }
+}
+
+fn check_sorted(path: &EntryPath, last: &EntryPath) -> Result<(), OrderError> {
+    match path.cmp(last) {
+        std::cmp::Ordering::Greater => Ok(()),
+        std::cmp::Ordering::Equal => Err(OrderError::Duplicate { path: path.clone() }),
+        std::cmp::Ordering::Less => Err(OrderError::Unsorted { path: path.clone(), before: last.clone() }),
+    }
+}
+
+/// Whether `directory` is `parent` or above it.
+fn is_ancestor(directory: &[u8], parent: &[u8]) -> bool {
+    parent.starts_with(directory) && matches!(parent.get(directory.len()), None | Some(b'/'))
 }
 
 #[cfg(test)]
@@ -262,6 +304,28 @@ mod tests {
             vec![directory("a"), file("a/b"), file("a-"), file("a/c")],
         ] {
             assert!(admit_all(&tree).is_err(), "{tree:?}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_tree_need_not_list_what_lies_above_them() {
+        let mut order = Order::of_parts();
+        let parts =
+            [file("a/b/c"), directory("a/z"), file("a/z/x"), file("a-b"), file("b"), file("b-/c"), file("c/d")];
+        assert_eq!(parts.iter().try_for_each(|entry| order.admit(entry)), Ok(()));
+    }
+
+    #[test]
+    fn parts_of_a_tree_are_sorted_and_lie_below_no_file() {
+        let link = entry("a", EntryKind::Symlink { target: b"/etc"[..].into() });
+        for (parts, expected) in [
+            (vec![file("a"), file("a")], OrderError::Duplicate { path: file("a").path }),
+            (vec![file("b"), file("a")], OrderError::Unsorted { path: file("a").path, before: file("b").path }),
+            (vec![link, file("a/passwd")], OrderError::Orphan { path: file("a/passwd").path }),
+            (vec![file("x/a"), file("x/a/b/c")], OrderError::Orphan { path: file("x/a/b/c").path }),
+        ] {
+            let mut order = Order::of_parts();
+            assert_eq!(parts.iter().try_for_each(|entry| order.admit(entry)), Err(expected));
         }
     }
 }

@@ -89,8 +89,10 @@ pub enum Cause {
     Corrupt,
     /// Its name or link target is outside the limits of the protocol.
     Unrepresentable,
-    /// Its content is stored, its mode or times could not be set.
+    /// Its content is stored; its mode, times, owner or attributes could not be set.
     Metadata,
+    /// The target takes its name for that of another entry.
+    Collision,
 }
 
 wire_codes!(Cause {
@@ -103,6 +105,7 @@ wire_codes!(Cause {
     Corrupt = 7,
     Unrepresentable = 8,
     Metadata = 9,
+    Collision = 10,
 });
 
 impl Cause {
@@ -116,7 +119,8 @@ impl Cause {
             | Self::Unwritable
             | Self::Corrupt
             | Self::Unrepresentable
-            | Self::Metadata => false,
+            | Self::Metadata
+            | Self::Collision => false,
         }
     }
 }
@@ -132,7 +136,8 @@ impl fmt::Display for Cause {
             Self::Unwritable => "could not be written",
             Self::Corrupt => "arrived damaged",
             Self::Unrepresentable => "its name cannot be carried",
-            Self::Metadata => "its mode or times could not be set",
+            Self::Metadata => "its mode, times, owner or attributes could not be set",
+            Self::Collision => "the target takes its name for that of another entry",
         })
     }
 }
@@ -140,8 +145,9 @@ impl fmt::Display for Cause {
 /// Why a side ended a session early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The ticket is unknown, spent, expired, reserved for another peer, or not for this peer. The reasons
-    /// are one on purpose: a stranger learns nothing about what is offered.
+    /// The ticket is unknown, spent, expired, reserved for another peer, or not for this peer; or there is no
+    /// such share, or the peer may not do this with it. The reasons are one on purpose: a stranger learns
+    /// nothing about what is offered.
     NotAdmitted,
     /// Another protocol version is spoken.
     Version,
@@ -159,6 +165,12 @@ pub enum Reason {
     Timeout,
     /// Something failed on the side that says so.
     Internal,
+    /// More would have to be removed from the target than the limit allows.
+    RemovalLimit,
+    /// The source is empty, unreadable or no longer what it was, and what is in the target would be removed.
+    EmptySource,
+    /// Another session writes into the same target.
+    Busy,
 }
 
 wire_codes!(Reason {
@@ -171,6 +183,9 @@ wire_codes!(Reason {
     ReadOnly = 7,
     Timeout = 8,
     Internal = 9,
+    RemovalLimit = 10,
+    EmptySource = 11,
+    Busy = 12,
 });
 
 impl fmt::Display for Reason {
@@ -185,6 +200,9 @@ impl fmt::Display for Reason {
             Self::ReadOnly => "the target cannot be written",
             Self::Timeout => "nothing was heard in time",
             Self::Internal => "failed",
+            Self::RemovalLimit => "more would be removed than the limit allows",
+            Self::EmptySource => "the source is empty and the target would be emptied",
+            Self::Busy => "another session writes there",
         })
     }
 }
@@ -214,8 +232,8 @@ mod tests {
         for &reason in Reason::ALL {
             assert_eq!(Reason::from_code(reason.code()), Some(reason));
         }
-        assert_eq!((Cause::from_code(0), Cause::from_code(10)), (None, None));
-        assert_eq!((Reason::from_code(0), Reason::from_code(10)), (None, None));
+        assert_eq!((Cause::from_code(0), Cause::from_code(11)), (None, None));
+        assert_eq!((Reason::from_code(0), Reason::from_code(13)), (None, None));
     }
 
     #[test]

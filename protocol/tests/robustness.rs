@@ -6,8 +6,10 @@ use ketch_protocol::{
     limits::{DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Consent, Counts, Frames, Message, MessageError, Offer, Parts, Refuse, Run, Secret,
-        SessionId, Settled, TargetView, Totals, Want, encode,
+        Ask, Batch, Claim, Compression, Consent, Counts, Durability, Equality, Expand, Frames, Hashes, List,
+        Message, MessageError, Nodes, Offer, Parts, Place, Policy, Propose, RangeHash, Refuse, Removal,
+        RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals,
+        Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -72,18 +74,138 @@ fn parts() -> impl Strategy<Value = Parts> {
 }
 
 fn settled() -> impl Strategy<Value = Settled> {
-    (runs(), runs(), vec((number().prop_map(EntryId), problem()), 0..3), vec(problem(), 0..3))
-        .prop_map(|(stored, kept, problems, late)| Settled { stored, kept, problems, late })
+    let fates = (runs(), runs(), runs(), runs(), runs());
+    let problems = (vec((number().prop_map(EntryId), problem()), 0..3), vec(problem(), 0..3));
+    (fates, problems, vec(path(), 0..3), number()).prop_map(
+        |((created, updated, described, kept, skipped), (problems, late), removed, planned_bytes)| Settled {
+            created,
+            updated,
+            described,
+            kept,
+            skipped,
+            problems,
+            late,
+            removed,
+            planned_bytes,
+        },
+    )
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    ("[a-z0-9][a-z0-9._-]{0,63}", proptest::option::of(path()))
+        .prop_map(|(share, path)| Place { share: ShareName::parse(&share).unwrap(), path })
+}
+
+fn selection() -> impl Strategy<Value = Selection> {
+    let rules = vec(vec(1u8..=9, 1..9), 0..4)
+        .prop_map(|lines| Rules::new(lines.into_iter().map(Into::into).collect()).unwrap());
+    let hashes = select(&[Hashes::Known, Hashes::All, Hashes::Read]);
+    let compression = select(&[Compression::Auto, Compression::Zstd, Compression::None]);
+    (rules, hashes, any::<bool>(), any::<bool>(), compression).prop_map(
+        |(rules, hashes, owner, attributes, compression)| Selection {
+            rules,
+            hashes,
+            owner,
+            attributes,
+            compression,
+        },
+    )
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let limit = prop_oneof![
+        Just(RemovalLimit::Default),
+        number().prop_map(RemovalLimit::Entries),
+        (0u8..=100).prop_map(RemovalLimit::Percent),
+    ];
+    let removal = prop_oneof![
+        Just(Removal::Nothing),
+        (limit, any::<bool>()).prop_map(|(limit, force_empty)| Removal::Extra { limit, force_empty }),
+    ];
+    let equality = select(&[Equality::Content, Equality::Size, Equality::Checksum]);
+    let durability = select(&[Durability::None, Durability::Session, Durability::File]);
+    (removal, equality, durability, any::<[bool; 6]>()).prop_map(|(removal, equality, durability, choices)| {
+        let [existing, ignore_existing, update, find_moves, delta, preview] = choices;
+        Policy {
+            removal,
+            existing,
+            ignore_existing,
+            update,
+            equality,
+            find_moves,
+            delta,
+            preview,
+            durability,
+        }
+    })
+}
+
+fn propose() -> impl Strategy<Value = Propose> {
+    (any::<[u8; 16]>(), place(), selection(), policy()).prop_map(|(session, place, selection, policy)| {
+        Propose { version: VERSION, session: SessionId(session), place, selection, policy }
+    })
+}
+
+fn claim() -> impl Strategy<Value = Claim> {
+    prop_oneof![
+        any::<[u8; 16]>().prop_map(|secret| Claim::Ticket(Secret::from_bytes(secret))),
+        place().prop_map(Claim::Share),
+        Just(Claim::Proposed),
+    ]
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    (any::<[u8; 16]>(), any::<bool>(), any::<bool>()).prop_map(|(bytes, pending, occupied)| Ask {
-        version: VERSION,
-        session: SessionId(bytes),
-        secret: Secret::from_bytes(bytes),
-        consent: if pending { Consent::Pending } else { Consent::Given },
-        target: if occupied { TargetView::Occupied } else { TargetView::Empty },
+    let views = [
+        (Consent::Given, TargetView::Empty, false),
+        (Consent::Pending, TargetView::Empty, false),
+        (Consent::Pending, TargetView::Occupied, true),
+        (Consent::Given, TargetView::Comparable, false),
+        (Consent::Given, TargetView::Comparable, true),
+    ];
+    (any::<[u8; 16]>(), claim(), select(views.to_vec()), selection()).prop_map(
+        |(session, claim, (consent, target, preview), selection)| Ask {
+            version: VERSION,
+            session: SessionId(session),
+            claim,
+            consent,
+            target,
+            selection,
+            preview,
+        },
+    )
+}
+
+/// Runs that ascend and do not touch.
+fn ascending() -> impl Strategy<Value = Vec<Run>> {
+    vec((1u64..4, 1u64..4), 0..4).prop_map(|gaps| {
+        let mut next = 0;
+        gaps.into_iter()
+            .map(|(gap, count)| {
+                let run = Run { first: next + gap, count };
+                next = run.numbers().end;
+                run
+            })
+            .collect()
     })
+}
+
+fn range_hashes() -> impl Strategy<Value = Vec<RangeHash>> {
+    vec((0u8..3).prop_map(|byte| RangeHash([byte; 16])), 0..4)
+}
+
+/// Messages of a comparison.
+fn comparison() -> impl Strategy<Value = Message> {
+    let root = (0u8..3, 0u32..4, 0u64..9, totals()).prop_map(|(byte, levels, entries, totals)| {
+        Message::Root(Root { hash: RangeHash([byte; 16]), levels, totals: Totals { entries, ..totals } })
+    });
+    prop_oneof![
+        root,
+        (0u32..3, ascending()).prop_map(|(level, nodes)| Message::Expand(Expand { level, nodes })),
+        (0u32..3, 0u64..9, range_hashes())
+            .prop_map(|(level, first, hashes)| Message::Nodes(Nodes { level, first, hashes })),
+        (ascending(), any::<bool>())
+            .prop_map(|(leaves, complete)| Message::List(List { leaves, complete })),
+    ]
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -93,8 +215,15 @@ fn message() -> impl Strategy<Value = Message> {
             entries,
             problems,
         });
-    let counts = (number(), number(), number(), number(), number())
-        .prop_map(|(listed, sent, kept, skipped, failed)| Counts { listed, sent, kept, skipped, failed });
+    let counts = vec(number(), 7).prop_map(|numbers| Counts {
+        listed: numbers[0],
+        sent: numbers[1],
+        kept: numbers[2],
+        skipped: numbers[3],
+        failed: numbers[4],
+        removed: numbers[5],
+        problems: numbers[6],
+    });
     let refuse = (select(Reason::ALL), proptest::option::of(path()), ".{0,20}")
         .prop_map(|(reason, path, detail)| Refuse { reason, path, detail });
     let offer = proptest::option::of(totals())
@@ -114,6 +243,8 @@ fn message() -> impl Strategy<Value = Message> {
         1 => counts.prop_map(Message::Done),
         1 => Just(Message::Farewell),
         6 => Just(Message::KeepAlive),
+        1 => propose().prop_map(Message::Propose),
+        6 => comparison(),
     ]
 }
 
@@ -156,7 +287,7 @@ fn a_frame_that_is_too_long_is_refused_by_its_length_alone() {
 
 #[test]
 fn a_frame_without_a_known_message_is_refused() {
-    let unknown = [0, 0, 0, 2, 12 << 3 | 2, 0];
+    let unknown = [0, 0, 0, 3, (17 << 3 | 2) | 0x80, 1, 0];
     for frame in [&[0, 0, 0, 0][..], &unknown] {
         assert_eq!(decode(frame), Err(MessageError::Field("body")));
     }
@@ -284,8 +415,9 @@ proptest! {
                 prop_assert!(!ended, "{action:?} follows the end");
                 match action {
                     Action::Plan { first, .. } => {
-                        inputs.push(Input::Outcomes(vec![(first, Outcome::Stored)]));
+                        inputs.push(Input::Outcomes(vec![(first, Outcome::Created)]));
                     }
+                    Action::Admit(_) => inputs.push(Input::Denied),
                     Action::Consult { .. } => inputs.push(Input::Consent(Answer::Yes)),
                     Action::Finish => inputs.push(Input::Finished { late: Vec::new() }),
                     Action::End(_) => ended = true,

@@ -10,8 +10,9 @@ use ketch_protocol::{
     limits::{self, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Consent, Counts, Frames, Message, Offer, Refuse, Run, Secret, SessionId, Settled,
-        TargetView, Totals, Want, encode,
+        Ask, Batch, Claim, Compression, Consent, Counts, Durability, Expand, Frames, Hashes, List, Message,
+        Nodes, Offer, Place, Policy, Propose, RangeHash, Refuse, Removal, RemovalLimit, Root, Rules, Run,
+        Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -63,9 +64,11 @@ fn the_ask() -> Ask {
     Ask {
         version: VERSION,
         session: SessionId(ascending(0x10)),
-        secret: Secret::from_bytes(ascending(0xa0)),
+        claim: Claim::Ticket(Secret::from_bytes(ascending(0xa0))),
         consent: Consent::Pending,
         target: TargetView::Occupied,
+        selection: Selection::default(),
+        preview: false,
     }
 }
 
@@ -92,7 +95,8 @@ fn gone() -> Problem {
 
 const TOTALS: Totals = Totals { entries: 5, bytes: 18, problems: 1 };
 
-const COUNTS: Counts = Counts { listed: 6, sent: 3, kept: 1, skipped: 1, failed: 1 };
+const COUNTS: Counts =
+    Counts { listed: 6, sent: 3, kept: 1, skipped: 1, failed: 1, removed: 0, problems: 2 };
 
 fn run(first: u64, count: u64) -> Vec<Run> {
     vec![Run { first, count }]
@@ -105,10 +109,10 @@ fn said_by_receiver() -> Vec<Message> {
         Message::Want(Want { content: run(1, 2), digest: run(4, 1), parts: Vec::new() }),
         Message::Settled(Settled {
             // In the order in which they were: 0 and 3 when planned, then 1.
-            stored: [0, 3, 1].map(|first| Run { first, count: 1 }).to_vec(),
+            created: [0, 3, 1].map(|first| Run { first, count: 1 }).to_vec(),
             kept: run(4, 1),
             problems: vec![(EntryId(2), gone())],
-            late: Vec::new(),
+            ..Settled::default()
         }),
         Message::Done(COUNTS),
     ]
@@ -132,7 +136,62 @@ fn others() -> Vec<Message> {
             path: Some(path("d/a")),
             detail: "could not write".into(),
         }),
+        Message::Ask(an_ask_for_a_share()),
+        Message::Propose(a_proposal()),
+        Message::Root(Root {
+            hash: RangeHash([0xc0; 16]),
+            levels: 1,
+            totals: Totals { entries: 40, bytes: 1_000, problems: 0 },
+        }),
+        Message::Expand(Expand { level: 1, nodes: run(0, 1) }),
+        Message::Nodes(Nodes { level: 0, first: 0, hashes: [0xc1, 0xc2].map(|byte| RangeHash([byte; 16])).into() }),
+        Message::List(List { leaves: run(1, 1), complete: true }),
+        Message::Settled(Settled {
+            updated: run(0, 1),
+            described: run(1, 1),
+            skipped: run(2, 1),
+            removed: vec![path("old/b"), path("old")],
+            planned_bytes: 300,
+            ..Settled::default()
+        }),
     ]
+}
+
+fn photos(below: Option<&str>) -> Place {
+    Place { share: ShareName::parse("photos").unwrap(), path: below.map(path) }
+}
+
+fn an_ask_for_a_share() -> Ask {
+    let rules = Rules::new(["*.tmp", "!keep.tmp"].map(|line| line.as_bytes().into()).into()).unwrap();
+    Ask {
+        claim: Claim::Share(photos(Some("2024"))),
+        consent: Consent::Given,
+        target: TargetView::Comparable,
+        selection: Selection {
+            rules,
+            hashes: Hashes::All,
+            compression: Compression::None,
+            ..Selection::default()
+        },
+        preview: true,
+        ..the_ask()
+    }
+}
+
+fn a_proposal() -> Propose {
+    Propose {
+        version: VERSION,
+        session: SessionId(ascending(0x10)),
+        place: photos(None),
+        selection: Selection::default(),
+        policy: Policy {
+            removal: Removal::Extra { limit: RemovalLimit::Percent(25), force_empty: false },
+            update: true,
+            delta: true,
+            durability: Durability::Session,
+            ..Policy::default()
+        },
+    }
 }
 
 fn frames(messages: &[Message]) -> Vec<u8> {
@@ -264,7 +323,12 @@ fn a_sender_says_its_side_of_the_example() {
         match action {
             Action::Send(message) => said.push(message),
             Action::End(ending) => endings.push(ending),
-            Action::Admit(_) | Action::List | Action::Read(_) | Action::Report(_) => {}
+            Action::Admit(_)
+            | Action::List
+            | Action::Read(_)
+            | Action::Report(_)
+            | Action::Settled { .. }
+            | Action::Removed(_) => {}
         }
     }
     assert_eq!((said, endings), (said_by_sender(), vec![Ending::Complete(COUNTS)]));
@@ -278,13 +342,13 @@ fn a_receiver_says_its_side_of_the_example() {
         Input::Outcomes(outcomes.iter().map(|(id, outcome)| (EntryId(*id), outcome.clone())).collect())
     };
     let planned = [
-        (0, Outcome::Stored),
+        (0, Outcome::Created),
         (1, Outcome::Content),
         (2, Outcome::Content),
-        (3, Outcome::Stored),
+        (3, Outcome::Created),
         (4, Outcome::Digest),
     ];
-    let arrived = [(1, Outcome::Stored), (2, Outcome::Problem(gone())), (4, Outcome::Kept)];
+    let arrived = [(1, Outcome::Created), (2, Outcome::Problem(gone())), (4, Outcome::Kept)];
     let inputs = [
         Input::Message(offer),
         Input::Message(manifest),
@@ -302,7 +366,8 @@ fn a_receiver_says_its_side_of_the_example() {
         match action {
             Action::Send(message) => said.push(message),
             Action::End(ending) => endings.push(ending),
-            Action::Offered(_)
+            Action::Admit(_)
+            | Action::Offered(_)
             | Action::Consult { .. }
             | Action::Plan { .. }
             | Action::Finish
@@ -337,6 +402,11 @@ fn the_document_names_every_limit_with_its_value() {
         ("COMPONENT_BYTES", limits::COMPONENT_BYTES as u64),
         ("PATH_BYTES", limits::PATH_BYTES as u64),
         ("LINK_TARGET_BYTES", limits::LINK_TARGET_BYTES as u64),
+        ("ATTRIBUTE_BYTES", limits::ATTRIBUTE_BYTES as u64),
+        ("ATTRIBUTES", limits::ATTRIBUTES as u64),
+        ("SHARE_NAME_BYTES", limits::SHARE_NAME_BYTES as u64),
+        ("RULES", limits::RULES as u64),
+        ("RULES_BYTES", limits::RULES_BYTES as u64),
         ("MESSAGE_BYTES", limits::MESSAGE_BYTES as u64),
         ("BATCH_BYTES", limits::BATCH_BYTES as u64),
         ("BATCH_ENTRIES", limits::BATCH_ENTRIES as u64),
@@ -371,8 +441,8 @@ fn the_document_names_every_limit_with_its_value() {
 
 #[test]
 fn the_document_names_every_field_of_every_message() {
-    let source = include_str!("../src/message/wire.rs");
-    for definition in source.split("\nstruct Wire").skip(1) {
+    let sources = [include_str!("../src/message/wire.rs"), include_str!("../src/message/wire/sync.rs")];
+    for definition in sources.iter().flat_map(|source| source.split("struct Wire").skip(1)) {
         let (name, body) = definition.split_once(" {").unwrap();
         let (body, _) = body.split_once("\n}").unwrap();
         let lines: Vec<&str> = body.lines().map(str::trim).collect();

@@ -53,18 +53,19 @@ impl Exit {
         match error {
             SessionError::Stopped(Stop { reason, .. }) => match reason {
                 Reason::Interrupted => Self::Interrupted,
-                Reason::NoSpace | Reason::ReadOnly => Self::Guard,
-                Reason::NotAdmitted | Reason::Declined => Self::Unreachable,
+                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => Self::Guard,
+                Reason::NotAdmitted | Reason::Declined | Reason::Busy => Self::Unreachable,
                 Reason::Version | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
             },
             SessionError::Refused(Stop { reason, .. }) => match reason {
-                Reason::NoSpace | Reason::ReadOnly => Self::Guard,
-                Reason::NotAdmitted | Reason::Declined | Reason::Version => Self::Unreachable,
+                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => Self::Guard,
+                Reason::NotAdmitted | Reason::Declined | Reason::Version | Reason::Busy => Self::Unreachable,
                 Reason::Interrupted | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
             },
             SessionError::Violation(_) => Self::Failed,
             SessionError::Timeout { awaited, .. } | SessionError::Lost { awaited, .. } => match *awaited {
-                "offer" => Self::Unreachable,
+                // The hello of the side that was dialed.
+                "offer" | "ask" => Self::Unreachable,
                 _ => Self::Failed,
             },
         }
@@ -162,6 +163,11 @@ fn session_hint(error: &SessionError) -> Option<&'static str> {
         Some(Reason::NoSpace) => {
             Some("make room and run the same command again; what is stored is not sent again")
         }
+        Some(Reason::RemovalLimit) => {
+            Some("--dry-run shows what would be removed, --max-delete allows more of it")
+        }
+        Some(Reason::EmptySource) => Some("--force-empty if the source is meant to be empty"),
+        Some(Reason::Busy) => Some("run the same command again when the other session has ended"),
         Some(
             Reason::Version
             | Reason::Violation

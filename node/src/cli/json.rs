@@ -88,8 +88,15 @@ fn totals_of(totals: &Totals) -> Value {
 }
 
 fn counts_of(counts: &Counts) -> Value {
-    let Counts { listed, sent, kept, skipped, failed } = *counts;
-    json!({ "listed": listed, "sent": sent, "kept": kept, "skipped": skipped, "failed": failed })
+    let Counts { listed, sent, kept, skipped, failed, removed, problems: _ } = *counts;
+    json!({
+        "listed": listed,
+        "sent": sent,
+        "kept": kept,
+        "skipped": skipped,
+        "failed": failed,
+        "removed": removed,
+    })
 }
 
 fn progress_of(progress: &Progress) -> Value {

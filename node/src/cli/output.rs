@@ -228,13 +228,15 @@ fn time_left(progress: &Progress, all: Totals, elapsed: Duration) -> Option<Dura
 }
 
 fn summary_line(side: Side, report: &Report) -> String {
-    let Counts { listed, sent, kept, skipped, failed } = report.counts;
+    let Counts { listed, sent, kept, skipped, failed, removed, problems: _ } = report.counts;
     let verb = match side {
         Side::Sender => "sent",
         Side::Receiver => "stored",
     };
     let mut line = format!("{verb} {} of {}", format::count(sent), format::entries(listed));
-    for (number, what) in [(kept, "kept"), (skipped, "skipped"), (failed, "failed")] {
+    for (number, what) in
+        [(kept, "kept"), (skipped, "skipped"), (failed, "failed"), (removed, "removed")]
+    {
         if number > 0 {
             line.push_str(&format!(", {} {what}", format::count(number)));
         }
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_summary_names_what_was_not_stored() {
-        let counts = Counts { listed: 5, sent: 2, kept: 1, skipped: 1, failed: 1 };
+        let counts = Counts { listed: 5, sent: 2, kept: 1, skipped: 1, failed: 1, removed: 0, problems: 2 };
         let (ready, durable) = (Duration::from_secs(1), Duration::from_secs(2));
         let report = Report { counts, moved_bytes: 1000, found_bytes: 0, ready, durable };
         let expected = "stored 2 of 5 entries, 1 kept, 1 skipped, 1 failed: \

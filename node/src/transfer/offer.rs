@@ -8,7 +8,7 @@ use std::{
 };
 
 use ketch_protocol::{
-    message::{Ask, Counts},
+    message::{Ask, Claim, Counts, TargetView, Totals},
     problem::Reason,
     session::SessionError,
 };
@@ -28,7 +28,7 @@ use super::{
 use crate::{
     swarm::{Connection, Inbound, PeerId, Stream},
     tree::Source,
-    trust::{HeldOffer, offers::AdmitError},
+    trust::{HeldOffer, offer::Refusal, offers::AdmitError},
 };
 
 /// Sessions at once, admitted ones and strangers that have not asked yet.
@@ -211,7 +211,10 @@ impl Judge {
     }
 
     fn reserve(&self, ask: &Ask) -> Result<(), AdmitError> {
-        lock(&self.offer).admit(self.peer, &ask.secret, now_s())?;
+        let (Claim::Ticket(secret), TargetView::Empty | TargetView::Occupied) = (&ask.claim, ask.target) else {
+            return Err(Refusal::Claim.into());
+        };
+        lock(&self.offer).admit(self.peer, secret, now_s())?;
         let running = (self.number, self.stop.clone());
         if let Some((_, replaced)) = lock(&self.admitted).insert(self.peer, running) {
             replaced.cancel();

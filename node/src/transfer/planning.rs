@@ -65,7 +65,7 @@ impl Planning {
     ) -> Result<Outcome, Trouble> {
         let target = &self.store.target;
         match target.plan(entry)? {
-            Plan::Made => Ok(Outcome::Stored),
+            Plan::Made => Ok(Outcome::Created),
             Plan::Kept => Ok(Outcome::Kept),
             Plan::Content => self.plan_content(id, entry, awaited),
             Plan::Compare => match target.existing(entry) {

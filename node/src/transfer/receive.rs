@@ -4,7 +4,7 @@ use std::{error::Error as _, path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Consent, Message, TargetView},
+    message::{Ask, Claim, Consent, Message, Selection, TargetView},
     session::Stop,
 };
 use tokio::{sync::mpsc, time::timeout};
@@ -111,8 +111,15 @@ async fn tell(node: &Node, request: &ReceiveRequest, error: &TargetError) -> Res
 
 fn ask(request: &ReceiveRequest, target: TargetView) -> Result<Ask, ReceiveError> {
     let session = super::random_session().map_err(ReceiveError::Random)?;
-    let secret = *request.ticket.secret();
-    Ok(Ask { version: VERSION, session, secret, consent: request.consent, target })
+    Ok(Ask {
+        version: VERSION,
+        session,
+        claim: Claim::Ticket(*request.ticket.secret()),
+        consent: request.consent,
+        target,
+        selection: Selection::default(),
+        preview: false,
+    })
 }
 
 async fn dial(

@@ -246,6 +246,8 @@ impl Receiving {
             for action in std::mem::take(&mut self.actions) {
                 match action {
                     Action::Send(message) => line.say(&message),
+                    // Only of a session that the sender proposes.
+                    Action::Admit(_) => self.feed(Input::Denied),
                     Action::Offered(offer) => self.offered(offer).await,
                     Action::Consult { complete } => self.consult(complete).await,
                     Action::Plan { first, entries } => {

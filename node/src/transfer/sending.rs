@@ -194,6 +194,8 @@ impl Sending {
                     Action::List => self.listing = self.source.clone().map(list),
                     Action::Read(jobs) => self.queue.push(jobs),
                     Action::Report(problem) => self.tell(Event::Problem(problem)).await,
+                    // An offer is counted; nobody reads its entries one by one.
+                    Action::Settled { .. } | Action::Removed(_) => {}
                     Action::End(ending) => return Some(ending),
                 }
             }

@@ -192,7 +192,7 @@ impl Storing {
                 match file.commit() {
                     Ok(()) => {
                         self.store.registry.settle(id);
-                        Ok(Some((id, Outcome::Stored)))
+                        Ok(Some((id, Outcome::Created)))
                     }
                     Err(trouble) => self.not_named(id, entry, trouble),
                 }
@@ -224,7 +224,7 @@ impl Storing {
         }
         incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
         self.store.registry.settle(id);
-        Ok(Some((id, Outcome::Stored)))
+        Ok(Some((id, Outcome::Created)))
     }
 
     fn aborted(&mut self, cause: Cause, detail: String) -> Taken {

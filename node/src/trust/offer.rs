@@ -28,6 +28,9 @@ pub struct Offer {
 /// Why a peer is not admitted. It is for the log of this side; the peer hears [`Refusal::reason`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    /// It does not ask as a holder of a ticket does.
+    #[error("it asks for a share or for a comparison, and this is an offer")]
+    Claim,
     /// The secret is another one.
     #[error("its secret is not the ticket's")]
     Secret,

@@ -9,7 +9,8 @@ use ketch_protocol::{
     io::StreamKind,
     limits::{HELLO_TIMEOUT_S, WHOLE_BYTES},
     message::{
-        Ask, Consent, Counts, Message, Parts, Refuse, Run, SessionId, Settled, TargetView, Want, encode,
+        Ask, Claim, Consent, Counts, Message, Parts, Place as SharePlace, Refuse, Run, Secret, SessionId,
+        Settled, ShareName, TargetView, Want, encode,
     },
     problem::Reason,
 };
@@ -116,10 +117,10 @@ async fn wants_without_end_are_refused() {
 #[tokio::test]
 async fn lies_about_what_is_stored_are_refused() {
     let settled = |settled| encode(&Message::Settled(settled));
-    let stored = settled(Settled { stored: run(0, 3), ..Settled::default() });
+    let stored = settled(Settled { created: run(0, 3), ..Settled::default() });
     let done = |sent| encode(&Message::Done(Counts { listed: 3, sent, ..Counts::default() }));
     is_violation(&[
-        ("never announced", settled(Settled { stored: run(7, 1), ..Settled::default() }), "it named entry 7"),
+        ("never announced", settled(Settled { created: run(7, 1), ..Settled::default() }), "it named entry 7"),
         ("without end", settled(Settled { kept: run(0, 1 << 40), ..Settled::default() }), "it named entry 3"),
         ("twice", [stored.clone(), stored.clone()].concat(), "it named entry 0"),
         ("done too early", done(3), "\"done\" came while waiting for settled"),
@@ -136,12 +137,19 @@ async fn strangers_learn_nothing_and_take_no_place() {
     for transport in BOTH {
         let mut offered = Offered::over(transport).await;
         let receiver = offered.meet().await;
-        let mut control = receiver.control().await;
         let ask = receiver.ask(TargetView::Empty);
-        let guess = ketch_protocol::message::Secret::from_bytes([0; 16]);
-        control.say(&Message::Ask(Ask { secret: guess, ..ask.clone() })).await;
-        let refuse = refused(control).await;
-        assert_eq!((refuse.reason, refuse.detail.as_str()), (Reason::NotAdmitted, ""));
+        let guess = Claim::Ticket(Secret::from_bytes([0; 16]));
+        let share = Claim::Share(SharePlace { share: ShareName::parse("photos").unwrap(), path: None });
+        for strange in [
+            Ask { claim: guess, ..ask.clone() },
+            Ask { claim: share, ..ask.clone() },
+            Ask { target: TargetView::Comparable, ..ask.clone() },
+        ] {
+            let mut control = receiver.control().await;
+            control.say(&Message::Ask(strange)).await;
+            let refuse = refused(control).await;
+            assert_eq!((refuse.reason, refuse.detail.as_str()), (Reason::NotAdmitted, ""));
+        }
 
         let mut control = receiver.control().await;
         control.say(&Message::Ask(Ask { version: 9, ..ask })).await;

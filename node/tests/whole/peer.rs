@@ -11,7 +11,9 @@ use ketch::{
 use ketch_protocol::{
     io::{MessageReader, NoMessage, StreamKind},
     limits::VERSION,
-    message::{Ask, Consent, Message, Offer, Secret, SessionId, TargetView, encode},
+    message::{
+        Ask, Claim, Consent, Message, Offer, Secret, Selection, SessionId, TargetView, encode,
+    },
     problem::Reason,
 };
 use tokio::time::timeout;
@@ -176,6 +178,14 @@ impl PlayedReceiver {
 
     pub(crate) fn ask(&self, target: TargetView) -> Ask {
         let session = SessionId([9; 16]);
-        Ask { version: VERSION, session, secret: self.secret, consent: Consent::Given, target }
+        Ask {
+            version: VERSION,
+            session,
+            claim: Claim::Ticket(self.secret),
+            consent: Consent::Given,
+            target,
+            selection: Selection::default(),
+            preview: false,
+        }
     }
 }

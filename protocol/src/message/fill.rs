@@ -4,8 +4,13 @@ use super::Run;
 use crate::{
     limits::{BATCH_BYTES, BATCH_ENTRIES, BATCH_PROBLEMS},
     manifest::Entry,
+    path::EntryPath,
     problem::Problem,
 };
+
+/// Most bytes of an encoded name beside its bytes: tag and length of the name (4), tag and longest number that it
+/// shares with another (3), tag and length of the rest (3).
+const NAME_FIELD_BYTES: usize = 10;
 
 /// Most bytes of an encoded run: its tag and length (2), then twice a tag and the longest number (11).
 pub(crate) const RUN_BYTES: usize = 24;
@@ -29,6 +34,12 @@ impl Fill {
     pub fn add_problem(&mut self, problem: &Problem) {
         self.problems += 1;
         self.bytes += problem.encoded_bound();
+    }
+
+    /// Counts the name of something that is gone.
+    pub(crate) fn add_name(&mut self, name: &EntryPath) {
+        self.entries += 1;
+        self.bytes += NAME_FIELD_BYTES + name.as_bytes().len();
     }
 
     /// Appends `number` to `runs` and counts the run if it begins one.
@@ -114,9 +125,19 @@ mod tests {
 
     #[test]
     fn no_run_takes_more_than_its_bound() {
-        let told = |stored| Message::Settled(Settled { stored, ..Settled::default() });
+        let told = |created| Message::Settled(Settled { created, ..Settled::default() });
         let run = Run { first: u64::MAX - 1, count: u64::MAX };
         assert!(cost(told(vec![]), told(vec![run])) <= RUN_BYTES + 4);
+    }
+
+    #[test]
+    fn no_name_takes_more_than_its_bound() {
+        let told = |removed| Message::Settled(Settled { removed, ..Settled::default() });
+        for length in [1, 127, 128, PATH_BYTES] {
+            let (bound, other) = (NAME_FIELD_BYTES + length, path(1));
+            let cost = cost(told(vec![other.clone()]), told(vec![other, path(length)]));
+            assert!(cost <= bound + 4, "{cost} > {bound}");
+        }
     }
 
     #[test]

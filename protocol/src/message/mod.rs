@@ -3,14 +3,24 @@
 //! [`Message`] holds parsed values only. [`encode`] and [`Frames`] turn it into bytes and back; the bytes are
 //! described in `docs/wire-format.md`.
 
+mod comparison;
 mod fill;
 mod frame;
+mod policy;
+mod selection;
+mod settled;
+mod share;
 mod wire;
 
 use std::fmt;
 
+pub use comparison::{Expand, List, Nodes, RangeHash, Root};
 pub use fill::Fill;
 pub use frame::{Frames, encode};
+pub use policy::{Durability, Equality, Policy, Removal, RemovalLimit};
+pub use selection::{Compression, Hashes, Rules, RulesError, Selection};
+pub use settled::{Counts, Fate, Settled};
+pub use share::{Claim, Place, ShareName, ShareNameError};
 
 use crate::{
     manifest::{Entry, EntryId},
@@ -65,7 +75,7 @@ impl fmt::Debug for Secret {
 /// One control message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// Dialer to listener, first: who asks for what.
+    /// The receiver's first: what it asks for, and by what right.
     Ask(Ask),
     /// The sender's answer: admitted, and what is on offer as far as it is known.
     Offer(Offer),
@@ -87,6 +97,16 @@ pub enum Message {
     Farewell,
     /// Nothing to say, but alive.
     KeepAlive,
+    /// The first of a sender that dials: what it would send, where to, and how that should be stored.
+    Propose(Propose),
+    /// The root of the sender's catalogue, to be compared.
+    Root(Root),
+    /// The receiver asks for the children of nodes of the sender's catalogue.
+    Expand(Expand),
+    /// Children that were asked for.
+    Nodes(Nodes),
+    /// The receiver asks for the entries of leaves of the sender's catalogue.
+    List(List),
 }
 
 impl Message {
@@ -104,23 +124,47 @@ impl Message {
             Self::Done(_) => "done",
             Self::Farewell => "farewell",
             Self::KeepAlive => "keep alive",
+            Self::Propose(_) => "propose",
+            Self::Root(_) => "root",
+            Self::Expand(_) => "expand",
+            Self::Nodes(_) => "nodes",
+            Self::List(_) => "list",
         }
     }
 }
 
-/// The hello of a receiver that dials.
+/// The hello of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// [`crate::limits::VERSION`] of the side that asks.
     pub version: u32,
+    /// Names the session on its data streams; in answer to a proposal, the one that was proposed.
+    pub session: SessionId,
+    /// By what right it asks.
+    pub claim: Claim,
+    /// Whether a person must agree before content may flow. Never pending with [`TargetView::Comparable`].
+    pub consent: Consent,
+    /// What the receiver holds where the tree will go. Never [`TargetView::Empty`] in a preview.
+    pub target: TargetView,
+    /// What is to be listed. In answer to a proposal, that of the proposal counts instead.
+    pub selection: Selection,
+    /// Whether nothing will be stored: what is settled is what would be. In answer to a proposal, as proposed.
+    pub preview: bool,
+}
+
+/// The hello of a sender that dials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Propose {
+    /// [`crate::limits::VERSION`] of the sender.
+    pub version: u32,
     /// Names the session on its data streams.
     pub session: SessionId,
-    /// Proves that the receiver holds the ticket.
-    pub secret: Secret,
-    /// Whether a person must agree before content may flow.
-    pub consent: Consent,
-    /// What the receiver holds where the tree will go.
-    pub target: TargetView,
+    /// Where the tree is to go.
+    pub place: Place,
+    /// What will be listed.
+    pub selection: Selection,
+    /// What is to become of the target.
+    pub policy: Policy,
 }
 
 /// Whether content may flow at once.
@@ -139,6 +183,8 @@ pub enum TargetView {
     Empty,
     /// Something is there: content is sent only when wanted.
     Occupied,
+    /// The receiver makes a catalogue of what is there: only what differs is listed, and sent when wanted.
+    Comparable,
 }
 
 /// The hello of the sender.
@@ -235,57 +281,6 @@ pub struct Parts {
     pub content: Vec<Run>,
     /// Indexes of ranges whose hash is needed, to compare.
     pub digest: Vec<Run>,
-}
-
-/// What became of entries.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Settled {
-    /// Stored as listed, under their final names.
-    pub stored: Vec<Run>,
-    /// There already, equal, and left alone.
-    pub kept: Vec<Run>,
-    /// Not stored as listed.
-    pub problems: Vec<(EntryId, Problem)>,
-    /// Found when directories were completed, after they were settled; each counts as listed and failed.
-    pub late: Vec<Problem>,
-}
-
-impl Settled {
-    /// Whether it says nothing.
-    pub fn is_empty(&self) -> bool {
-        self.stored.is_empty() && self.kept.is_empty() && self.problems.is_empty() && self.late.is_empty()
-    }
-}
-
-/// The account of a session: `sent + kept + skipped + failed = listed`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// Entries and problems of the manifest.
-    pub listed: u64,
-    /// Stored in this session.
-    pub sent: u64,
-    /// Equal ones that were there already.
-    pub kept: u64,
-    /// Left out on purpose: special files, different ones that were kept.
-    pub skipped: u64,
-    /// Could not be read or written.
-    pub failed: u64,
-}
-
-impl Counts {
-    /// Counts a problem on its side of the account.
-    pub fn add_problem(&mut self, problem: &Problem) {
-        if problem.cause.is_skip() {
-            self.skipped += 1;
-        } else {
-            self.failed += 1;
-        }
-    }
-
-    /// Whether every listed entry is stored or was there.
-    pub fn is_complete(&self) -> bool {
-        self.sent + self.kept == self.listed
-    }
 }
 
 /// Why bytes are not a message.

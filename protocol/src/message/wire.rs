@@ -1,10 +1,16 @@
 //! The messages as protocol buffers, and the parsing of each into its checked form. Field numbers are those
 //! of `docs/wire-format.md`.
 
+mod sync;
+
 use prost::{Message as ProstMessage, Oneof};
 
+use self::sync::{
+    WireExpand, WireList, WireNodes, WirePropose, WireRoot, WireSelection, place_from_wire, place_to_wire,
+    selection_from_wire, selection_to_wire,
+};
 use super::{
-    Ask, Batch, Consent, Counts, Message, MessageError, Offer, Parts, Refuse, Run, Secret, SessionId,
+    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Parts, Refuse, Run, Secret, SessionId,
     Settled, TargetView, Totals, Want,
 };
 use crate::{
@@ -20,7 +26,7 @@ use crate::{
 
 #[derive(Clone, PartialEq, ProstMessage)]
 pub(super) struct Envelope {
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
     body: Option<Body>,
 }
 
@@ -48,6 +54,16 @@ enum Body {
     Farewell(Nothing),
     #[prost(message, tag = "11")]
     KeepAlive(Nothing),
+    #[prost(message, tag = "12")]
+    Propose(WirePropose),
+    #[prost(message, tag = "13")]
+    Root(WireRoot),
+    #[prost(message, tag = "14")]
+    Expand(WireExpand),
+    #[prost(message, tag = "15")]
+    Nodes(WireNodes),
+    #[prost(message, tag = "16")]
+    List(WireList),
 }
 
 #[derive(Clone, Copy, PartialEq, ProstMessage)]
@@ -63,8 +79,16 @@ struct WireAsk {
     secret: Vec<u8>,
     #[prost(bool, tag = "4")]
     consent_pending: bool,
-    #[prost(bool, tag = "5")]
-    target_occupied: bool,
+    #[prost(uint32, tag = "5")]
+    target: u32,
+    #[prost(string, tag = "6")]
+    share: String,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    path: Option<Vec<u8>>,
+    #[prost(message, optional, tag = "8")]
+    selection: Option<WireSelection>,
+    #[prost(bool, tag = "9")]
+    preview: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, ProstMessage)]
@@ -191,13 +215,32 @@ struct WireParts {
 #[derive(Clone, PartialEq, ProstMessage)]
 struct WireSettled {
     #[prost(message, repeated, tag = "1")]
-    stored: Vec<WireRun>,
+    created: Vec<WireRun>,
     #[prost(message, repeated, tag = "2")]
-    kept: Vec<WireRun>,
+    updated: Vec<WireRun>,
     #[prost(message, repeated, tag = "3")]
-    problems: Vec<WireProblem>,
+    described: Vec<WireRun>,
     #[prost(message, repeated, tag = "4")]
+    kept: Vec<WireRun>,
+    #[prost(message, repeated, tag = "5")]
+    skipped: Vec<WireRun>,
+    #[prost(message, repeated, tag = "6")]
+    problems: Vec<WireProblem>,
+    #[prost(message, repeated, tag = "7")]
     late: Vec<WireProblem>,
+    #[prost(message, repeated, tag = "8")]
+    removed: Vec<WireName>,
+    #[prost(uint64, tag = "9")]
+    planned_bytes: u64,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireName {
+    /// Leading bytes that the path shares with the path before it in this list.
+    #[prost(uint32, tag = "1")]
+    shared: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    rest: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, ProstMessage)]
@@ -212,6 +255,10 @@ struct WireCounts {
     skipped: u64,
     #[prost(uint64, tag = "5")]
     failed: u64,
+    #[prost(uint64, tag = "6")]
+    removed: u64,
+    #[prost(uint64, tag = "7")]
+    problems: u64,
 }
 
 impl From<&Message> for Envelope {
@@ -234,19 +281,15 @@ impl From<&Message> for Envelope {
                 digest: runs_to_wire(&want.digest),
                 parts: want.parts.iter().map(Into::into).collect(),
             }),
-            Message::Settled(settled) => Body::Settled(WireSettled {
-                stored: runs_to_wire(&settled.stored),
-                kept: runs_to_wire(&settled.kept),
-                problems: settled
-                    .problems
-                    .iter()
-                    .map(|(id, problem)| problem_to_wire(*id, problem))
-                    .collect(),
-                late: plain_problems_to_wire(&settled.late),
-            }),
+            Message::Settled(settled) => Body::Settled(settled.into()),
             Message::Done(counts) => Body::Done((*counts).into()),
             Message::Farewell => Body::Farewell(Nothing {}),
             Message::KeepAlive => Body::KeepAlive(Nothing {}),
+            Message::Propose(propose) => Body::Propose(propose.into()),
+            Message::Root(root) => Body::Root((*root).into()),
+            Message::Expand(expand) => Body::Expand(expand.into()),
+            Message::Nodes(nodes) => Body::Nodes(nodes.into()),
+            Message::List(list) => Body::List(list.into()),
         };
         Self { body: Some(body) }
     }
@@ -270,18 +313,39 @@ impl TryFrom<Envelope> for Message {
             Body::Done(counts) => Self::Done(counts.into()),
             Body::Farewell(Nothing {}) => Self::Farewell,
             Body::KeepAlive(Nothing {}) => Self::KeepAlive,
+            Body::Propose(propose) => Self::Propose(propose.try_into()?),
+            Body::Root(root) => Self::Root(root.try_into()?),
+            Body::Expand(expand) => Self::Expand(expand.try_into()?),
+            Body::Nodes(nodes) => Self::Nodes(nodes.try_into()?),
+            Body::List(list) => Self::List(list.try_into()?),
         })
     }
 }
 
 impl From<&Ask> for WireAsk {
     fn from(ask: &Ask) -> Self {
+        let (secret, share, path) = match &ask.claim {
+            Claim::Ticket(secret) => (secret.as_bytes().to_vec(), String::new(), None),
+            Claim::Share(place) => {
+                let (share, path) = place_to_wire(place);
+                (Vec::new(), share, path)
+            }
+            Claim::Proposed => (Vec::new(), String::new(), None),
+        };
         Self {
             version: ask.version,
             session: ask.session.0.to_vec(),
-            secret: ask.secret.as_bytes().to_vec(),
+            secret,
             consent_pending: ask.consent == Consent::Pending,
-            target_occupied: ask.target == TargetView::Occupied,
+            target: match ask.target {
+                TargetView::Empty => 0,
+                TargetView::Occupied => 1,
+                TargetView::Comparable => 2,
+            },
+            share,
+            path,
+            selection: selection_to_wire(&ask.selection),
+            preview: ask.preview,
         }
     }
 }
@@ -290,13 +354,40 @@ impl TryFrom<WireAsk> for Ask {
     type Error = MessageError;
 
     fn try_from(ask: WireAsk) -> Result<Self, MessageError> {
+        let consent = if ask.consent_pending { Consent::Pending } else { Consent::Given };
+        let target = match (ask.target, consent, ask.preview) {
+            // Content would be sent to a receiver that stores nothing.
+            (0, Consent::Given | Consent::Pending, false) => TargetView::Empty,
+            (1, Consent::Given | Consent::Pending, _) => TargetView::Occupied,
+            // Nobody could be shown what is listed before all of it was compared.
+            (2, Consent::Given, _) => TargetView::Comparable,
+            _ => return Err(MessageError::Field("view of the target")),
+        };
         Ok(Self {
             version: ask.version,
-            session: SessionId(ask.session.try_into().map_err(|_| MessageError::Field("session id"))?),
-            secret: Secret::from_bytes(ask.secret.try_into().map_err(|_| MessageError::Field("secret"))?),
-            consent: if ask.consent_pending { Consent::Pending } else { Consent::Given },
-            target: if ask.target_occupied { TargetView::Occupied } else { TargetView::Empty },
+            session: session_from_wire(ask.session)?,
+            claim: claim_from_wire(ask.secret, &ask.share, ask.path.as_deref())?,
+            consent,
+            target,
+            selection: selection_from_wire(ask.selection)?,
+            preview: ask.preview,
         })
+    }
+}
+
+fn session_from_wire(session: Vec<u8>) -> Result<SessionId, MessageError> {
+    session.try_into().map(SessionId).map_err(|_| MessageError::Field("session id"))
+}
+
+fn claim_from_wire(secret: Vec<u8>, share: &str, path: Option<&[u8]>) -> Result<Claim, MessageError> {
+    match (secret.is_empty(), share.is_empty(), path) {
+        (true, true, None) => Ok(Claim::Proposed),
+        (true, false, path) => Ok(Claim::Share(place_from_wire(share, path)?)),
+        (false, true, None) => {
+            let secret = secret.try_into().map_err(|_| MessageError::Field("secret"))?;
+            Ok(Claim::Ticket(Secret::from_bytes(secret)))
+        }
+        (true, true, Some(_)) | (false, _, _) => Err(MessageError::Field("claim")),
     }
 }
 
@@ -317,10 +408,8 @@ impl From<&Batch> for WireBatch {
         let mut before: &[u8] = &[];
         let mut entries = Vec::with_capacity(batch.entries.len());
         for entry in &batch.entries {
-            let path = entry.path.as_bytes();
-            let shared = path.iter().zip(before).take_while(|(left, right)| left == right).count();
-            entries.push(entry_to_wire(entry, shared));
-            before = path;
+            entries.push(entry_to_wire(entry, shared_bytes(before, &entry.path)));
+            before = entry.path.as_bytes();
         }
         Self { first: batch.first.0, entries, problems: plain_problems_to_wire(&batch.problems) }
     }
@@ -374,8 +463,7 @@ fn attribute_to_wire(Attribute { name, value }: &Attribute) -> WireAttribute {
 }
 
 fn entry_from_wire(entry: WireEntry, before: &[u8]) -> Result<Entry, MessageError> {
-    let shared = before.get(..entry.shared as usize).ok_or(MessageError::Field("shared path length"))?;
-    let path = EntryPath::parse(&[shared, &entry.rest].concat())?;
+    let path = path_from_wire(entry.shared, &entry.rest, before)?;
     if entry.mode > 0o7777 {
         return Err(MessageError::Field("mode"));
     }
@@ -479,14 +567,14 @@ impl From<WireTotals> for Totals {
 }
 
 impl From<Counts> for WireCounts {
-    fn from(Counts { listed, sent, kept, skipped, failed }: Counts) -> Self {
-        Self { listed, sent, kept, skipped, failed }
+    fn from(Counts { listed, sent, kept, skipped, failed, removed, problems }: Counts) -> Self {
+        Self { listed, sent, kept, skipped, failed, removed, problems }
     }
 }
 
 impl From<WireCounts> for Counts {
-    fn from(WireCounts { listed, sent, kept, skipped, failed }: WireCounts) -> Self {
-        Self { listed, sent, kept, skipped, failed }
+    fn from(WireCounts { listed, sent, kept, skipped, failed, removed, problems }: WireCounts) -> Self {
+        Self { listed, sent, kept, skipped, failed, removed, problems }
     }
 }
 
@@ -515,17 +603,70 @@ impl TryFrom<WireWant> for Want {
     }
 }
 
+impl From<&Settled> for WireSettled {
+    fn from(settled: &Settled) -> Self {
+        Self {
+            created: runs_to_wire(&settled.created),
+            updated: runs_to_wire(&settled.updated),
+            described: runs_to_wire(&settled.described),
+            kept: runs_to_wire(&settled.kept),
+            skipped: runs_to_wire(&settled.skipped),
+            problems: settled.problems.iter().map(|(id, problem)| problem_to_wire(*id, problem)).collect(),
+            late: plain_problems_to_wire(&settled.late),
+            removed: names_to_wire(&settled.removed),
+            planned_bytes: settled.planned_bytes,
+        }
+    }
+}
+
 impl TryFrom<WireSettled> for Settled {
     type Error = MessageError;
 
     fn try_from(settled: WireSettled) -> Result<Self, MessageError> {
         Ok(Self {
-            stored: runs_from_wire(settled.stored)?,
+            created: runs_from_wire(settled.created)?,
+            updated: runs_from_wire(settled.updated)?,
+            described: runs_from_wire(settled.described)?,
             kept: runs_from_wire(settled.kept)?,
+            skipped: runs_from_wire(settled.skipped)?,
             problems: problems_from_wire(settled.problems)?,
             late: plain_problems_from_wire(settled.late)?,
+            removed: names_from_wire(settled.removed)?,
+            planned_bytes: settled.planned_bytes,
         })
     }
+}
+
+fn names_to_wire(names: &[EntryPath]) -> Vec<WireName> {
+    let mut before: &[u8] = &[];
+    let mut wire = Vec::with_capacity(names.len());
+    for name in names {
+        let shared = shared_bytes(before, name);
+        wire.push(WireName { shared: shared as u32, rest: name.as_bytes()[shared..].to_vec() });
+        before = name.as_bytes();
+    }
+    wire
+}
+
+/// Counted before any is unfolded: a name may be a few bytes here and the longest path there.
+fn names_from_wire(names: Vec<WireName>) -> Result<Vec<EntryPath>, MessageError> {
+    check_count(names.len() as u64, BATCH_ENTRIES as u64, "number of names")?;
+    let mut parsed: Vec<EntryPath> = Vec::with_capacity(names.len());
+    for WireName { shared, rest } in names {
+        let before = parsed.last().map_or(&[][..], EntryPath::as_bytes);
+        parsed.push(path_from_wire(shared, &rest, before)?);
+    }
+    Ok(parsed)
+}
+
+/// How many bytes a path has in front that are those of the one before it.
+fn shared_bytes(before: &[u8], path: &EntryPath) -> usize {
+    path.as_bytes().iter().zip(before).take_while(|(left, right)| left == right).count()
+}
+
+fn path_from_wire(shared: u32, rest: &[u8], before: &[u8]) -> Result<EntryPath, MessageError> {
+    let shared = before.get(..shared as usize).ok_or(MessageError::Field("shared path length"))?;
+    Ok(EntryPath::parse(&[shared, rest].concat())?)
 }
 
 fn runs_to_wire(runs: &[Run]) -> Vec<WireRun> {

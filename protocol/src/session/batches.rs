@@ -3,7 +3,8 @@
 use crate::{
     limits::PARTS_RUNS,
     manifest::EntryId,
-    message::{Fill, Parts, Run, Settled, Want},
+    message::{Fate, Fill, Parts, Run, Settled, Want},
+    path::EntryPath,
     problem::Problem,
 };
 
@@ -15,12 +16,8 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    pub(super) fn stored(&mut self, id: EntryId) {
-        self.fill.append(&mut self.settled.stored, id.0);
-    }
-
-    pub(super) fn kept(&mut self, id: EntryId) {
-        self.fill.append(&mut self.settled.kept, id.0);
+    pub(super) fn fate(&mut self, id: EntryId, fate: Fate) {
+        self.fill.append(self.settled.runs_mut(fate), id.0);
     }
 
     pub(super) fn problem(&mut self, id: EntryId, problem: Problem) {
@@ -32,6 +29,17 @@ impl Outcomes {
     pub(super) fn late(&mut self, problem: Problem) {
         self.fill.add_problem(&problem);
         self.settled.late.push(problem);
+    }
+
+    /// Something that was not listed is gone.
+    pub(super) fn removed(&mut self, path: EntryPath) {
+        self.fill.add_name(&path);
+        self.settled.removed.push(path);
+    }
+
+    /// Content that would have been needed.
+    pub(super) fn planned(&mut self, bytes: u64) {
+        self.settled.planned_bytes = self.settled.planned_bytes.saturating_add(bytes);
     }
 
     /// The batch, once it is full.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use super::{
     Violation,
     outstanding::Outstanding,
-    sender::{Job, Wanted},
+    sender::{Action, Job, Wanted},
 };
 use crate::{
     limits::{WANTS_PER_SPAN, WHOLE_BYTES},
     manifest::{Entry, EntryId, EntryKind},
-    message::{Batch, Counts, Fill, Parts, Run, Settled, TargetView, Totals, Want},
+    message::{Ask, Batch, Counts, Fill, Parts, Policy, Removal, Run, Settled, TargetView, Totals, Want},
+    path::EntryPath,
     problem::Problem,
     record::segment::Span,
 };
@@ -19,9 +20,18 @@ use crate::{
 pub(super) struct Listing {
     pub(super) target: TargetView,
     pub(super) outstanding: Outstanding,
-    pub(super) counts: Counts,
+    pub(super) account: Account,
+    preview: bool,
+    may_remove: bool,
     totals: Totals,
     scan: Scan,
+}
+
+/// What is counted of a session, and outlives it.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Account {
+    pub(super) counts: Counts,
+    pub(super) planned_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +41,14 @@ enum Scan {
 }
 
 impl Listing {
-    pub(super) fn new(target: TargetView) -> Self {
+    /// For a receiver that was admitted; by a policy that was proposed to it, or by its own.
+    pub(super) fn new(ask: &Ask, policy: Option<&Policy>) -> Self {
         Self {
-            target,
+            target: ask.target,
             outstanding: Outstanding::default(),
-            counts: Counts::default(),
+            account: Account::default(),
+            preview: ask.preview,
+            may_remove: policy.is_none_or(|policy| policy.removal != Removal::Nothing),
             totals: Totals::default(),
             scan: Scan::Running,
         }
@@ -48,17 +61,18 @@ impl Listing {
             return (Vec::new(), Vec::new());
         }
         let mut batches = Batches { first: self.outstanding.next_id(), ..Batches::default() };
+        let counts = &mut self.account.counts;
         for problem in problems {
             self.totals.problems += 1;
-            self.counts.listed += 1;
-            self.counts.add_problem(&problem);
+            counts.listed += 1;
+            counts.add_problem(&problem);
             batches.problem(problem);
         }
         let mut jobs = Vec::new();
         for entry in entries {
             self.totals.entries += 1;
             self.totals.bytes = self.totals.bytes.saturating_add(entry.size());
-            self.counts.listed += 1;
+            counts.listed += 1;
             let shared = Arc::new(entry.clone());
             let id = self.outstanding.announce(Arc::clone(&shared));
             jobs.extend(push_job(id, &shared));
@@ -78,7 +92,7 @@ impl Listing {
             TargetView::Empty => {
                 self.outstanding.iter().filter_map(|(id, entry)| push_job(id, entry)).collect()
             }
-            TargetView::Occupied => Vec::new(),
+            TargetView::Occupied | TargetView::Comparable => Vec::new(),
         }
     }
 
@@ -119,29 +133,49 @@ impl Listing {
         }
     }
 
-    /// Notes what became of entries: the problems among it.
-    pub(super) fn settle(&mut self, settled: Settled) -> Result<Vec<Problem>, Violation> {
-        for id in numbers(&settled.stored) {
-            self.close(id)?;
-            self.counts.sent += 1;
+    /// Notes what became of entries: what is to be told.
+    pub(super) fn settle(&mut self, settled: Settled) -> Result<Vec<Action>, Violation> {
+        let mut told = Vec::new();
+        for (fate, runs) in settled.fates() {
+            let entries: Vec<_> = numbers(runs).map(|id| self.close(id)).collect::<Result<_, _>>()?;
+            entries.iter().for_each(|_| self.account.counts.add_fate(fate));
+            told.extend((!entries.is_empty()).then_some(Action::Settled { fate, entries }));
         }
-        for id in numbers(&settled.kept) {
-            self.close(id)?;
-            self.counts.kept += 1;
-        }
-        let mut problems = Vec::with_capacity(settled.problems.len() + settled.late.len());
         for (id, problem) in settled.problems {
             // The id says which entry it is; a path that differs would only mislead.
             let path = self.close(id)?.path.clone();
-            self.counts.add_problem(&problem);
-            problems.push(Problem { path, ..problem });
+            self.account.counts.add_problem(&problem);
+            told.push(Action::Report(Problem { path, ..problem }));
         }
         for problem in settled.late {
-            self.counts.listed += 1;
-            self.counts.add_problem(&problem);
-            problems.push(problem);
+            self.account.counts.listed += 1;
+            self.account.counts.add_problem(&problem);
+            told.push(Action::Report(problem));
         }
-        Ok(problems)
+        self.plan(settled.planned_bytes)?;
+        told.extend(self.remove(settled.removed)?);
+        Ok(told)
+    }
+
+    fn plan(&mut self, bytes: u64) -> Result<(), Violation> {
+        let planned = self.account.planned_bytes.saturating_add(bytes);
+        let allowed = if self.preview { self.totals.bytes } else { 0 };
+        if planned > allowed {
+            return Err(Violation::Plan(planned));
+        }
+        self.account.planned_bytes = planned;
+        Ok(())
+    }
+
+    fn remove(&mut self, paths: Vec<EntryPath>) -> Result<Option<Action>, Violation> {
+        if paths.is_empty() {
+            return Ok(None);
+        }
+        if !self.may_remove {
+            return Err(Violation::Removal);
+        }
+        self.account.counts.removed += paths.len() as u64;
+        Ok(Some(Action::Removed(paths)))
     }
 
     fn close(&mut self, id: EntryId) -> Result<Arc<Entry>, Violation> {
@@ -154,7 +188,8 @@ impl Listing {
     }
 
     pub(super) fn check_account(&self, theirs: Counts) -> Result<(), Violation> {
-        if theirs == self.counts { Ok(()) } else { Err(Violation::Account { theirs, ours: self.counts }) }
+        let ours = self.account.counts;
+        if theirs == ours { Ok(()) } else { Err(Violation::Account { theirs, ours }) }
     }
 }
 

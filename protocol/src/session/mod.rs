@@ -6,9 +6,14 @@
 //!
 //! ```text
 //! receiver                                  sender
+//!    | <---------------------------- propose  |  only when the sender dials
 //!    | ask ---------------------------------> |  (trust is settled)
 //!    | <------------------------------ offer  |
-//!    | <--------------------------- manifest  |  as it scans; segments follow on data streams
+//!    | <------------------------------- root  |  only when the receiver has a catalogue to compare:
+//!    | expand ------------------------------> |    level by level,
+//!    | <------------------------------ nodes  |    down to what differs
+//!    | list --------------------------------> |
+//!    | <--------------------------- manifest  |  segments follow on data streams
 //!    | accept / want ------------------------> |
 //!    | settled ------------------------------> |  in batches
 //!    | <----------------------- manifest end  |
@@ -87,7 +92,12 @@ impl SessionError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Refused(stop) => match stop.reason {
-                Reason::NotAdmitted | Reason::Version | Reason::Declined => Blame::Operator,
+                Reason::NotAdmitted
+                | Reason::Version
+                | Reason::Declined
+                | Reason::RemovalLimit
+                | Reason::EmptySource
+                | Reason::Busy => Blame::Operator,
                 Reason::Violation
                 | Reason::Interrupted
                 | Reason::NoSpace
@@ -96,9 +106,13 @@ impl SessionError {
                 | Reason::Internal => Blame::Peer,
             },
             Self::Stopped(stop) => match stop.reason {
-                Reason::Interrupted | Reason::Declined | Reason::NotAdmitted | Reason::Version => {
-                    Blame::Operator
-                }
+                Reason::Interrupted
+                | Reason::Declined
+                | Reason::NotAdmitted
+                | Reason::Version
+                | Reason::RemovalLimit
+                | Reason::EmptySource
+                | Reason::Busy => Blame::Operator,
                 Reason::Violation => Blame::Peer,
                 Reason::Timeout => Blame::Network,
                 Reason::NoSpace | Reason::ReadOnly | Reason::Internal => Blame::Local,
@@ -229,6 +243,24 @@ pub enum Violation {
     /// Its totals differ from what it listed.
     #[error("its totals differ from what it listed")]
     Totals,
+    /// Its ask does not answer what was proposed, or answers what was not.
+    #[error("its ask does not fit what was proposed to it")]
+    Claim,
+    /// It removed something although nothing may be removed.
+    #[error("it removed what it was not allowed to")]
+    Removal,
+    /// It said what a preview would need outside of one, or more than was listed.
+    #[error("it planned for {0} bytes, which cannot be")]
+    Plan(u64),
+    /// Entries came before they were asked for.
+    #[error("it listed entries before they were asked for")]
+    Unasked,
+    /// Nodes or leaves of the catalogue were named that are not there, or were named before.
+    #[error("it named ranges on level {level} of the catalogue that do not exist or were named before")]
+    NoSuchRange {
+        /// The level: 0 for leaves.
+        level: u32,
+    },
 }
 
 /// The last actions of a side that fails: what the other side is told, if anything, then the end.

@@ -1,18 +1,22 @@
-//! The role that has the target: asks, plans what it needs, reports what became of it.
+//! The role that has the target: asks or is asked, plans what it needs, reports what became of it.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{
     Ending, SessionError, Stop, Violation,
-    batches::{Outcomes, Wants},
+    batches::Wants,
     clock::{Clock, Due},
     last_words,
+    listing::Account,
     storing::Storing,
 };
 use crate::{
     limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
-    message::{Ask, Consent, Counts, Message, Offer, Run, Settled, TargetView, Totals},
+    message::{
+        Ask, Claim, Consent, Counts, Message, Offer, Propose, Run, Selection, Settled, TargetView, Totals,
+    },
+    path::EntryPath,
     problem::{Problem, Reason},
 };
 
@@ -26,10 +30,24 @@ pub enum Input {
     Message(Message),
     /// The sender's bytes broke the protocol.
     Violation(Violation),
+    /// The proposal is accepted.
+    Admitted {
+        /// What is there. In a preview, nothing counts as [`TargetView::Occupied`].
+        target: TargetView,
+    },
+    /// The proposal is turned away.
+    Denied,
     /// The person answered [`Action::Consult`].
     Consent(Answer),
     /// What became of entries, or is needed for them.
     Outcomes(Vec<(EntryId, Outcome)>),
+    /// What was there and was not listed is gone.
+    Removed(Vec<EntryPath>),
+    /// In a preview: so many bytes of content would have been needed, beside those said before.
+    Planned {
+        /// Bytes, no more than the entries have that were listed.
+        bytes: u64,
+    },
     /// Directories are complete and everything is as durable as was asked.
     Finished {
         /// Directories whose mode or times could not be set.
@@ -52,13 +70,19 @@ pub enum Answer {
     No,
 }
 
-/// What became of an entry, or what is needed for it.
+/// What became of an entry, in a preview what would have; or what is needed for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is stored under its final name.
-    Stored,
+    /// Nothing was there; it is stored under its final name.
+    Created,
+    /// Something different was there; it is stored in its place.
+    Updated,
+    /// Its content was there; its mode, times, owner or attributes were brought up to date.
+    Described,
     /// An equal one was there.
     Kept,
+    /// The policy says to leave it out or alone.
+    Skipped,
     /// It is not stored as listed.
     Problem(Problem),
     /// All of its content is needed.
@@ -81,6 +105,8 @@ pub enum Outcome {
 pub enum Action {
     /// Send a control message.
     Send(Message),
+    /// Decide whether the sender may do what it proposes: [`Input::Admitted`] or [`Input::Denied`].
+    Admit(Propose),
     /// The sender has admitted us.
     Offered(Offer),
     /// Ask the person; [`Receiver::listed`] has what is known.
@@ -95,7 +121,8 @@ pub enum Action {
         /// The entries.
         entries: Vec<Arc<Entry>>,
     },
-    /// Complete the directories, make all durable: [`Input::Finished`].
+    /// Everything listed is settled. Remove what is to be removed ([`Input::Removed`]), complete the
+    /// directories, make all durable: [`Input::Finished`].
     Finish,
     /// Tell a person.
     Report(Problem),
@@ -114,6 +141,8 @@ pub struct Receiver {
 
 #[derive(Debug)]
 enum State {
+    /// The proposal is being judged.
+    AwaitAdmission(Propose),
     /// Asked; the sender has not answered.
     AwaitOffer,
     /// The tree is being listed; nothing is written before the person agrees.
@@ -123,23 +152,35 @@ enum State {
     /// All is settled; directories and durability are left.
     Finishing(Storing),
     /// Done was said.
-    AwaitFarewell(Counts),
+    AwaitFarewell(Account),
     /// The account as it was at the end.
-    Ended(Counts),
+    Ended(Account),
 }
 
 type Actions = Vec<Action>;
 
 impl Receiver {
-    /// A session for `ask`, and its first actions.
+    /// A session that this side begins with `ask`, and its first actions.
     pub fn new(ask: Ask) -> (Self, Actions) {
-        let receiver = Self {
-            state: State::AwaitOffer,
-            clock: Clock::default(),
-            consent: ask.consent,
-            target: ask.target,
+        let mut receiver = Self::in_state(State::AwaitOffer);
+        let actions = receiver.ask(ask);
+        (receiver, actions)
+    }
+
+    /// A session that a sender proposes, and its first actions.
+    pub fn answer(propose: Propose) -> (Self, Actions) {
+        let mut receiver = Self::in_state(State::AwaitAdmission(propose.clone()));
+        let actions = if propose.version == VERSION {
+            vec![Action::Admit(propose)]
+        } else {
+            receiver.part("proposed", propose.version)
         };
-        (receiver, vec![Action::Send(Message::Ask(ask))])
+        (receiver, actions)
+    }
+
+    fn in_state(state: State) -> Self {
+        let (consent, target) = (Consent::Given, TargetView::Occupied);
+        Self { state, clock: Clock::default(), consent, target }
     }
 
     /// Handles one input; `now` is the time since the session began.
@@ -154,8 +195,12 @@ impl Receiver {
                     .unwrap_or_else(|violation| self.fail(SessionError::Violation(violation)))
             }
             Input::Violation(violation) => self.fail(SessionError::Violation(violation)),
+            Input::Admitted { target } => self.admit(target, now),
+            Input::Denied => self.fail(SessionError::Stopped(Stop::new(Reason::NotAdmitted, ""))),
             Input::Consent(answer) => self.hear_answer(answer, now),
             Input::Outcomes(outcomes) => self.note_outcomes(outcomes),
+            Input::Removed(paths) => self.note_removed(paths),
+            Input::Planned { bytes } => self.note_planned(bytes),
             Input::Finished { late } => self.finished(late, now),
             Input::Stop(stop) => self.fail(SessionError::Stopped(stop)),
             Input::Lost(detail) => {
@@ -184,12 +229,21 @@ impl Receiver {
 
     /// The account so far; after the end, as it was then.
     pub fn counts(&self) -> Counts {
+        self.account().counts
+    }
+
+    /// In a preview, bytes of content that would have been needed so far.
+    pub fn planned_bytes(&self) -> u64 {
+        self.account().planned_bytes
+    }
+
+    fn account(&self) -> Account {
         match &self.state {
-            State::AwaitOffer => Counts::default(),
+            State::AwaitAdmission(_) | State::AwaitOffer => Account::default(),
             State::AwaitConsent { storing, .. } | State::Storing(storing) | State::Finishing(storing) => {
-                storing.counts
+                storing.account
             }
-            State::AwaitFarewell(counts) | State::Ended(counts) => *counts,
+            State::AwaitFarewell(account) | State::Ended(account) => *account,
         }
     }
 
@@ -198,7 +252,7 @@ impl Receiver {
             State::AwaitConsent { storing, .. } | State::Storing(storing) | State::Finishing(storing) => {
                 Some(storing)
             }
-            State::AwaitOffer | State::AwaitFarewell(_) | State::Ended(_) => None,
+            State::AwaitAdmission(_) | State::AwaitOffer | State::AwaitFarewell(_) | State::Ended(_) => None,
         }
     }
 
@@ -221,12 +275,13 @@ impl Receiver {
             {
                 storing.hear_end(totals).map(|()| Vec::new())
             }
-            (State::AwaitFarewell(counts), Message::Farewell) => {
-                let counts = *counts;
-                Ok(self.complete(counts))
+            (State::AwaitFarewell(account), Message::Farewell) => {
+                let account = *account;
+                Ok(self.complete(account))
             }
             (
-                State::AwaitOffer
+                State::AwaitAdmission(_)
+                | State::AwaitOffer
                 | State::AwaitConsent { .. }
                 | State::Storing(_)
                 | State::Finishing(_)
@@ -237,10 +292,37 @@ impl Receiver {
         }
     }
 
+    fn admit(&mut self, target: TargetView, now: Duration) -> Actions {
+        let State::AwaitAdmission(proposed) = &self.state else { return Vec::new() };
+        let preview = proposed.policy.preview;
+        let ask = Ask {
+            version: VERSION,
+            session: proposed.session,
+            claim: Claim::Proposed,
+            consent: Consent::Given,
+            // Into nothing, content comes unasked.
+            target: if preview && target == TargetView::Empty { TargetView::Occupied } else { target },
+            selection: Selection::default(),
+            preview,
+        };
+        self.enter(State::AwaitOffer, now);
+        self.ask(ask)
+    }
+
+    fn ask(&mut self, ask: Ask) -> Actions {
+        (self.consent, self.target) = (ask.consent, ask.target);
+        vec![Action::Send(Message::Ask(ask))]
+    }
+
+    /// Ends a session with a side that speaks another version.
+    fn part(&mut self, said: &str, version: u32) -> Actions {
+        let detail = format!("version {version} was {said}, version {VERSION} is spoken here");
+        self.fail(SessionError::Stopped(Stop::new(Reason::Version, detail)))
+    }
+
     fn hear_offer(&mut self, offer: Offer, now: Duration) -> Actions {
         if offer.version != VERSION {
-            let detail = format!("version {} was offered, version {VERSION} is spoken here", offer.version);
-            return self.fail(SessionError::Stopped(Stop::new(Reason::Version, detail)));
+            return self.part("offered", offer.version);
         }
         let storing = Storing::default();
         let admitted = match self.consent {
@@ -259,7 +341,7 @@ impl Receiver {
         };
         let complete = storing.is_listed();
         let full = storing.outstanding.room() == 0;
-        *consulted = complete || full || (waited && storing.counts.listed > 0);
+        *consulted = complete || full || (waited && storing.account.counts.listed > 0);
         consulted.then_some(Action::Consult { complete })
     }
 
@@ -288,6 +370,22 @@ impl Receiver {
         actions
     }
 
+    fn note_removed(&mut self, paths: Vec<EntryPath>) -> Actions {
+        let (State::Storing(storing) | State::Finishing(storing)) = &mut self.state else { return Vec::new() };
+        let mut actions = Vec::new();
+        for path in paths {
+            storing.note_removed(path);
+            actions.extend(storing.outcomes.take_full().map(send_settled));
+        }
+        actions
+    }
+
+    fn note_planned(&mut self, bytes: u64) -> Actions {
+        let (State::Storing(storing) | State::Finishing(storing)) = &mut self.state else { return Vec::new() };
+        storing.note_planned(bytes);
+        Vec::new()
+    }
+
     fn finish_if_settled(&mut self) -> Actions {
         let State::Storing(storing) = &mut self.state else { return Vec::new() };
         if !storing.is_settled() {
@@ -302,17 +400,14 @@ impl Receiver {
     fn finished(&mut self, late: Vec<Problem>, now: Duration) -> Actions {
         let State::Finishing(storing) = &mut self.state else { return Vec::new() };
         let mut actions: Actions = late.iter().cloned().map(Action::Report).collect();
-        let mut outcomes = Outcomes::default();
         for problem in late {
-            storing.counts.listed += 1;
-            storing.counts.add_problem(&problem);
-            outcomes.late(problem);
-            actions.extend(outcomes.take_full().map(send_settled));
+            storing.note_late(problem);
+            actions.extend(storing.outcomes.take_full().map(send_settled));
         }
-        actions.extend(outcomes.take().map(send_settled));
-        let counts = storing.counts;
-        self.enter(State::AwaitFarewell(counts), now);
-        actions.push(Action::Send(Message::Done(counts)));
+        actions.extend(storing.outcomes.take().map(send_settled));
+        let account = storing.account;
+        self.enter(State::AwaitFarewell(account), now);
+        actions.push(Action::Send(Message::Done(account.counts)));
         actions
     }
 
@@ -321,7 +416,7 @@ impl Receiver {
             State::AwaitOffer => Some(HELLO_TIMEOUT_S),
             State::AwaitConsent { .. } => Some(CONSENT_TIMEOUT_S),
             State::AwaitFarewell(_) => Some(FAREWELL_TIMEOUT_S),
-            State::Storing(_) | State::Finishing(_) | State::Ended(_) => None,
+            State::AwaitAdmission(_) | State::Storing(_) | State::Finishing(_) | State::Ended(_) => None,
         };
         match self.clock.due(limit_s, now) {
             Due::TimeOut(seconds) => self.time_out(seconds),
@@ -332,7 +427,7 @@ impl Receiver {
 
     /// Says which outcomes were collected.
     fn flush(&mut self) -> Option<Action> {
-        let State::Storing(storing) = &mut self.state else { return None };
+        let (State::Storing(storing) | State::Finishing(storing)) = &mut self.state else { return None };
         storing.outcomes.take().map(send_settled)
     }
 
@@ -348,8 +443,9 @@ impl Receiver {
     /// Ends a session whose sender is gone. Once `done` was said all is stored, and that takes nothing back.
     fn lose(&mut self, error: SessionError) -> Actions {
         match self.state {
-            State::AwaitFarewell(counts) => self.complete(counts),
-            State::AwaitOffer
+            State::AwaitFarewell(account) => self.complete(account),
+            State::AwaitAdmission(_)
+            | State::AwaitOffer
             | State::AwaitConsent { .. }
             | State::Storing(_)
             | State::Finishing(_)
@@ -362,18 +458,19 @@ impl Receiver {
         self.state = state;
     }
 
-    fn complete(&mut self, counts: Counts) -> Actions {
-        self.state = State::Ended(counts);
-        vec![Action::End(Ending::Complete(counts))]
+    fn complete(&mut self, account: Account) -> Actions {
+        self.state = State::Ended(account);
+        vec![Action::End(Ending::Complete(account.counts))]
     }
 
     fn fail(&mut self, error: SessionError) -> Actions {
-        self.state = State::Ended(self.counts());
+        self.state = State::Ended(self.account());
         last_words(error, Action::Send, Action::End)
     }
 
     fn awaited(&self) -> &'static str {
         match &self.state {
+            State::AwaitAdmission(_) => "admission",
             State::AwaitOffer => "offer",
             State::AwaitConsent { .. } => "consent",
             State::Storing(storing) if storing.is_listed() => "content",

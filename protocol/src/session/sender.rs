@@ -1,4 +1,4 @@
-//! The role that has the source: answers an ask, lists its tree, sends what is needed.
+//! The role that has the source: answers an ask or proposes, lists its tree, sends what is needed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,12 +6,13 @@ use super::{
     Ending, SessionError, Stop, Violation,
     clock::{Clock, Due},
     last_words,
-    listing::Listing,
+    listing::{Account, Listing},
 };
 use crate::{
     limits::{CONSENT_TIMEOUT_S, HELLO_TIMEOUT_S, SILENCE_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
-    message::{Ask, Consent, Counts, Message, Offer, Run, TargetView, Totals},
+    message::{Ask, Claim, Consent, Counts, Fate, Message, Offer, Propose, Run, TargetView, Totals},
+    path::EntryPath,
     problem::{Problem, Reason},
 };
 
@@ -51,7 +52,8 @@ pub enum Input {
 pub enum Action {
     /// Send a control message.
     Send(Message),
-    /// Decide whether this receiver may have what it asks for: [`Input::Admitted`] or [`Input::Denied`].
+    /// Decide whether this receiver may have what it asks for: [`Input::Admitted`] or [`Input::Denied`]. One
+    /// that answers a proposal has accepted it.
     Admit(Ask),
     /// Begin to scan: [`Input::Listed`], then [`Input::ListEnded`].
     List,
@@ -59,6 +61,15 @@ pub enum Action {
     Read(Vec<Job>),
     /// Tell a person.
     Report(Problem),
+    /// Tell a person, who wants to know everything.
+    Settled {
+        /// What became of them; in a preview, what would have.
+        fate: Fate,
+        /// The entries.
+        entries: Vec<Arc<Entry>>,
+    },
+    /// Likewise of what the receiver had and the sender has not.
+    Removed(Vec<EntryPath>),
     /// The session is over; nothing follows.
     End(Ending),
 }
@@ -90,11 +101,12 @@ pub enum Wanted {
     },
 }
 
-/// The state machine.
+/// The state machine. The default one waits for a receiver to ask.
 #[derive(Debug, Default)]
 pub struct Sender {
     state: State,
     clock: Clock,
+    proposed: Option<Propose>,
 }
 
 #[derive(Debug, Default)]
@@ -109,12 +121,18 @@ enum State {
     /// Listing and sending.
     Sending(Listing),
     /// The account as it was at the end.
-    Ended(Counts),
+    Ended(Account),
 }
 
 type Actions = Vec<Action>;
 
 impl Sender {
+    /// A session that this side begins, and its first actions.
+    pub fn propose(propose: Propose) -> (Self, Actions) {
+        let sender = Self { proposed: Some(propose.clone()), ..Self::default() };
+        (sender, vec![Action::Send(Message::Propose(propose))])
+    }
+
     /// Handles one input; `now` is the time since the session began.
     pub fn handle(&mut self, input: Input, now: Duration) -> Actions {
         if matches!(self.state, State::Ended(_)) {
@@ -148,10 +166,19 @@ impl Sender {
 
     /// The account so far; after the end, as it was then.
     pub fn counts(&self) -> Counts {
+        self.account().counts
+    }
+
+    /// In a preview, bytes of content that the receiver would have needed so far.
+    pub fn planned_bytes(&self) -> u64 {
+        self.account().planned_bytes
+    }
+
+    fn account(&self) -> Account {
         match &self.state {
-            State::AwaitAsk | State::AwaitAdmission(_) => Counts::default(),
-            State::AwaitAccept(listing) | State::Sending(listing) => listing.counts,
-            State::Ended(counts) => *counts,
+            State::AwaitAsk | State::AwaitAdmission(_) => Account::default(),
+            State::AwaitAccept(listing) | State::Sending(listing) => listing.account,
+            State::Ended(account) => *account,
         }
     }
 
@@ -172,15 +199,13 @@ impl Sender {
         match (&mut self.state, message) {
             (_, Message::KeepAlive) => Ok(Vec::new()),
             (_, Message::Refuse(refuse)) => Ok(self.fail(SessionError::Refused(refuse.into()))),
-            (State::AwaitAsk, Message::Ask(ask)) => Ok(self.hear_ask(ask, now)),
+            (State::AwaitAsk, Message::Ask(ask)) => self.hear_ask(ask, now),
             (State::AwaitAccept(_), Message::Accept) => Ok(self.accepted(now)),
             (State::Sending(listing), Message::Want(want)) => listing.want(want).map(read),
-            (State::Sending(listing), Message::Settled(settled)) => {
-                Ok(listing.settle(settled)?.into_iter().map(Action::Report).collect())
-            }
+            (State::Sending(listing), Message::Settled(settled)) => listing.settle(settled),
             (State::Sending(listing), Message::Done(counts)) if listing.is_settled() => {
                 listing.check_account(counts)?;
-                self.state = State::Ended(counts);
+                self.state = State::Ended(listing.account);
                 Ok(vec![Action::Send(Message::Farewell), Action::End(Ending::Complete(counts))])
             }
             (
@@ -194,18 +219,21 @@ impl Sender {
         }
     }
 
-    fn hear_ask(&mut self, ask: Ask, now: Duration) -> Actions {
+    fn hear_ask(&mut self, ask: Ask, now: Duration) -> Result<Actions, Violation> {
         if ask.version != VERSION {
             let detail = format!("version {} was asked for, version {VERSION} is spoken here", ask.version);
-            return self.fail(SessionError::Stopped(Stop::new(Reason::Version, detail)));
+            return Ok(self.fail(SessionError::Stopped(Stop::new(Reason::Version, detail))));
+        }
+        if !fits(&ask, self.proposed.as_ref()) {
+            return Err(Violation::Claim);
         }
         self.enter(State::AwaitAdmission(ask.clone()), now);
-        vec![Action::Admit(ask)]
+        Ok(vec![Action::Admit(ask)])
     }
 
     fn admit(&mut self, estimate: Option<Totals>, now: Duration) -> Actions {
         let State::AwaitAdmission(ask) = &self.state else { return Vec::new() };
-        let listing = Listing::new(ask.target);
+        let listing = Listing::new(ask, self.proposed.as_ref().map(|proposed| &proposed.policy));
         let admitted = match ask.consent {
             Consent::Given => State::Sending(listing),
             Consent::Pending => State::AwaitAccept(listing),
@@ -265,7 +293,7 @@ impl Sender {
     }
 
     fn fail(&mut self, error: SessionError) -> Actions {
-        self.state = State::Ended(self.counts());
+        self.state = State::Ended(self.account());
         last_words(error, Action::Send, Action::End)
     }
 
@@ -278,6 +306,17 @@ impl Sender {
             State::Sending(_) => "settled",
             State::Ended(_) => "nothing",
         }
+    }
+}
+
+/// Whether an ask answers what was proposed, or is one of its own where nothing was.
+fn fits(ask: &Ask, proposed: Option<&Propose>) -> bool {
+    match (&ask.claim, proposed) {
+        (Claim::Proposed, Some(proposed)) => {
+            ask.session == proposed.session && ask.preview == proposed.policy.preview
+        }
+        (Claim::Ticket(_) | Claim::Share(_), None) => true,
+        (Claim::Proposed, None) | (Claim::Ticket(_) | Claim::Share(_), Some(_)) => false,
     }
 }
 

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use super::{
     Violation,
     batches::{Outcomes, Wants},
+    listing::Account,
     outstanding::Outstanding,
     receiver::{Action, Outcome},
 };
 use crate::{
     manifest::{EntryId, Order},
-    message::{Batch, Counts, TargetView, Totals},
+    message::{Batch, Fate, TargetView, Totals},
+    path::EntryPath,
+    problem::Problem,
 };
 
 #[derive(Debug, Default)]
@@ -18,7 +21,7 @@ pub(super) struct Storing {
     pub(super) outstanding: Outstanding,
     pub(super) outcomes: Outcomes,
     pub(super) listed: Totals,
-    pub(super) counts: Counts,
+    pub(super) account: Account,
     order: Order,
     manifest: Manifest,
 }
@@ -50,9 +53,10 @@ impl Storing {
         if entries.len() as u64 > self.outstanding.room() {
             return Err(Violation::Window);
         }
-        self.counts.listed += (entries.len() + problems.len()) as u64;
+        let counts = &mut self.account.counts;
+        counts.listed += (entries.len() + problems.len()) as u64;
         self.listed.problems += problems.len() as u64;
-        problems.iter().for_each(|problem| self.counts.add_problem(problem));
+        problems.iter().for_each(|problem| counts.add_problem(problem));
         let reports = problems.into_iter().map(Action::Report).collect();
         let mut planned = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -97,23 +101,43 @@ impl Storing {
             Outcome::Content | Outcome::ContentAgain => wants.content(id),
             Outcome::Digest => wants.digest(id),
             Outcome::Parts { content, digest } => wants.parts(id, &content, &digest),
-            Outcome::Stored => {
-                self.outstanding.settle(id);
-                self.counts.sent += 1;
-                self.outcomes.stored(id);
-            }
-            Outcome::Kept => {
-                self.outstanding.settle(id);
-                self.counts.kept += 1;
-                self.outcomes.kept(id);
-            }
+            Outcome::Created => self.settle(id, Fate::Created),
+            Outcome::Updated => self.settle(id, Fate::Updated),
+            Outcome::Described => self.settle(id, Fate::Described),
+            Outcome::Kept => self.settle(id, Fate::Kept),
+            Outcome::Skipped => self.settle(id, Fate::Skipped),
             Outcome::Problem(problem) => {
                 self.outstanding.settle(id);
-                self.counts.add_problem(&problem);
+                self.account.counts.add_problem(&problem);
                 self.outcomes.problem(id, problem.clone());
                 return Some(Action::Report(problem));
             }
         }
         None
+    }
+
+    fn settle(&mut self, id: EntryId, fate: Fate) {
+        self.outstanding.settle(id);
+        self.account.counts.add_fate(fate);
+        self.outcomes.fate(id, fate);
+    }
+
+    /// Notes that something is gone that was not listed.
+    pub(super) fn note_removed(&mut self, path: EntryPath) {
+        self.account.counts.removed += 1;
+        self.outcomes.removed(path);
+    }
+
+    /// Notes what a preview would have needed.
+    pub(super) fn note_planned(&mut self, bytes: u64) {
+        self.account.planned_bytes = self.account.planned_bytes.saturating_add(bytes);
+        self.outcomes.planned(bytes);
+    }
+
+    /// Notes a problem of an entry that was settled before.
+    pub(super) fn note_late(&mut self, problem: Problem) {
+        self.account.counts.listed += 1;
+        self.account.counts.add_problem(&problem);
+        self.outcomes.late(problem);
     }
 }

@@ -7,7 +7,7 @@ use ketch_protocol::{
     io::StreamKind,
     limits::BLOCK_BYTES,
     manifest::Entry,
-    message::{Fill, Frames, Message, Secret, SessionId, encode},
+    message::{Claim, Fill, Frames, Message, Secret, SessionId, encode},
     path::EntryPath,
     problem::{Cause, Problem},
     record::segment::{Span, put_aborted, put_begin, put_block_length, put_digest, put_end},
@@ -120,7 +120,7 @@ impl Source {
                 self.batches += usize::from(matches!(message, Message::Manifest(_)));
                 link.send(Side::Sender, CONTROL, &encode(&message), now);
             }
-            Action::Admit(ask) if ask.secret == self.secret => {
+            Action::Admit(ask) if ask.claim == Claim::Ticket(self.secret) => {
                 self.session = ask.session;
                 return Some(Input::Admitted { estimate: None });
             }
@@ -130,6 +130,7 @@ impl Source {
             }
             Action::Read(jobs) => jobs.into_iter().for_each(|job| self.read(&job, now, link)),
             Action::Report(problem) => self.reports.push(problem),
+            Action::Settled { .. } | Action::Removed(_) => {}
             Action::End(ending) => self.ending = Some(ending),
         }
         None

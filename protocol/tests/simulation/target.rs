@@ -118,6 +118,7 @@ impl Target {
         assert_eq!(self.ending, None, "{action:?} follows the end");
         match action {
             Action::Send(message) => link.send(Side::Receiver, CONTROL, &encode(&message), now),
+            Action::Admit(_) => unreachable!("nobody proposes here"),
             Action::Offered(_) => {}
             Action::Consult { .. } => return self.answer.map(Input::Consent),
             Action::Plan { first, entries } => {
@@ -147,10 +148,7 @@ impl Target {
         Some(match there {
             Some(there) if there == wanted => Outcome::Kept,
             Some(_) if !self.overwrite => exists(&entry),
-            Some(_) | None => {
-                self.tree.insert(entry.path.clone(), wanted);
-                Outcome::Stored
-            }
+            Some(_) | None => self.put(&entry, wanted),
         })
     }
 
@@ -234,8 +232,15 @@ impl Target {
             return None;
         }
         let whole = self.partial.remove(&id)?.into_values().flatten().collect();
-        self.tree.insert(entry.path.clone(), Node::File(whole));
-        Some(Outcome::Stored)
+        Some(self.put(entry, Node::File(whole)))
+    }
+
+    /// Lets something be seen.
+    fn put(&mut self, entry: &Entry, node: Node) -> Outcome {
+        match self.tree.insert(entry.path.clone(), node) {
+            Some(_) => Outcome::Updated,
+            None => Outcome::Created,
+        }
     }
 
     fn compare(&mut self, id: EntryId, entry: &Entry, span: Span, equal: bool) -> Option<Outcome> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Consent, Counts, Secret, SessionId, TargetView},
+    message::{Ask, Claim, Consent, Counts, Secret, Selection, SessionId, TargetView},
     session::{Ending, TICK, receiver, sender},
 };
 
@@ -35,9 +35,11 @@ pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
     Ask {
         version: VERSION,
         session: SessionId([5; 16]),
-        secret: Secret::from_bytes([7; 16]),
+        claim: Claim::Ticket(Secret::from_bytes([7; 16])),
         consent,
         target,
+        selection: Selection::default(),
+        preview: false,
     }
 }
 

@@ -10,7 +10,10 @@ use super::*;
 use crate::{
     limits::VERSION,
     manifest::{Entry, EntryKind, Timestamp},
-    message::{Ask, Batch, Consent, Offer, Run, Secret, SessionId, Settled, TargetView, Totals, Want},
+    message::{
+        Ask, Batch, Claim, Consent, Expand, List, Nodes, Offer, Place, Policy, Propose, RangeHash, Root, Run,
+        Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want,
+    },
     problem::{Cause, Problem},
 };
 
@@ -36,10 +39,28 @@ fn ask(consent: Consent, target: TargetView) -> Ask {
     Ask {
         version: VERSION,
         session: SessionId([1; 16]),
-        secret: Secret::from_bytes([2; 16]),
+        claim: Claim::Ticket(Secret::from_bytes([2; 16])),
         consent,
         target,
+        selection: Selection::default(),
+        preview: false,
     }
+}
+
+/// What a sender that dials proposes.
+fn proposal(policy: Policy) -> Propose {
+    Propose {
+        version: VERSION,
+        session: SessionId([1; 16]),
+        place: Place { share: ShareName::parse("photos").unwrap(), path: None },
+        selection: Selection::default(),
+        policy,
+    }
+}
+
+/// A receiver's answer to that.
+fn answer(target: TargetView) -> Ask {
+    Ask { claim: Claim::Proposed, ..ask(Consent::Given, target) }
 }
 
 fn offer() -> Message {
@@ -54,8 +75,8 @@ fn runs(first: u64, count: u64) -> Vec<Run> {
     vec![Run { first, count }]
 }
 
-fn stored(first: u64, count: u64) -> Message {
-    Message::Settled(Settled { stored: runs(first, count), ..Settled::default() })
+fn created(first: u64, count: u64) -> Message {
+    Message::Settled(Settled { created: runs(first, count), ..Settled::default() })
 }
 
 fn want(first: u64, count: u64) -> Message {
@@ -71,7 +92,7 @@ fn problem(name: &str, cause: Cause) -> Problem {
 }
 
 /// One of each message, in the order of their numbers on the wire.
-fn every_message() -> [Message; 11] {
+fn every_message() -> [Message; 16] {
     [
         Message::Ask(ask(Consent::Given, TargetView::Empty)),
         offer(),
@@ -80,9 +101,14 @@ fn every_message() -> [Message; 11] {
         batch(0, &[file("f")]),
         Message::ManifestEnd(Totals::default()),
         want(0, 1),
-        stored(0, 1),
+        created(0, 1),
         Message::Done(Counts::default()),
         Message::Farewell,
         Message::KeepAlive,
+        Message::Propose(proposal(Policy::default())),
+        Message::Root(Root { hash: RangeHash([3; 16]), levels: 0, totals: Totals::default() }),
+        Message::Expand(Expand { level: 1, nodes: runs(0, 1) }),
+        Message::Nodes(Nodes { level: 0, first: 0, hashes: vec![RangeHash([3; 16])] }),
+        Message::List(List { leaves: runs(0, 1), complete: true }),
     ]
 }

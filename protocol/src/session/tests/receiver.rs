@@ -149,7 +149,7 @@ fn more_entries_than_the_window_are_refused() {
     let one_more = batch(WINDOW_ENTRIES, &[file("z")]);
     assert_eq!(*violation(&hear(&mut receiver, one_more.clone())), Violation::Window);
     let mut receiver = storing(&numbered(WINDOW_ENTRIES as usize));
-    note(&mut receiver, &[(7, Outcome::Stored)]);
+    note(&mut receiver, &[(7, Outcome::Created)]);
     assert!(matches!(hear(&mut receiver, one_more)[..], [Action::Plan { .. }]));
 }
 
@@ -176,7 +176,7 @@ fn problems_of_the_manifest_are_reported_and_counted() {
         Message::Manifest(Batch { first: EntryId(0), entries: Vec::new(), problems: problems.clone() });
     let reports: Vec<Action> = problems.into_iter().map(Action::Report).collect();
     assert_eq!(hear(&mut receiver, told), reports);
-    assert_eq!(receiver.counts(), Counts { listed: 2, skipped: 1, failed: 1, ..Counts::default() });
+    assert_eq!(receiver.counts(), Counts { listed: 2, skipped: 1, failed: 1, problems: 2, ..Counts::default() });
     assert_eq!(end_list(&mut receiver), [Action::Finish]);
 }
 
@@ -230,7 +230,7 @@ fn outcomes_of_any_number_are_cut_into_messages_that_fit() {
     let name =
         |index: usize| format!("{}/{index:0>255}", ["x"; 14].map(|letter| letter.repeat(255)).join("/"));
     let mut receiver = storing(&numbered(2_000));
-    let mut outcomes: Vec<(u64, Outcome)> = (0..500).map(|index| (4 * index, Outcome::Stored)).collect();
+    let mut outcomes: Vec<(u64, Outcome)> = (0..500).map(|index| (4 * index, Outcome::Created)).collect();
     outcomes.extend((0..500).map(|index| (4 * index + 2, Outcome::Kept)));
     outcomes.extend((0..300u64).map(|index| {
         let problem = Problem::new(path(&name(index as usize)), Cause::Unwritable, "x".repeat(2_000));
@@ -243,7 +243,7 @@ fn outcomes_of_any_number_are_cut_into_messages_that_fit() {
         assert!(encode(&message).len() <= MESSAGE_BYTES);
         assert_eq!(reread(&message), message, "our own limits hold for it");
         let Message::Settled(batch) = message else { panic!("{}", message.name()) };
-        let runs = batch.stored.iter().chain(&batch.kept).map(|run| run.count).sum::<u64>();
+        let runs = batch.created.iter().chain(&batch.kept).map(|run| run.count).sum::<u64>();
         settled += runs + batch.problems.len() as u64;
     }
     assert_eq!(settled, 1_300);
@@ -252,17 +252,17 @@ fn outcomes_of_any_number_are_cut_into_messages_that_fit() {
 #[test]
 fn outcomes_wait_for_the_next_tick() {
     let mut receiver = storing(&numbered(3));
-    assert_eq!(note(&mut receiver, &[(0, Outcome::Stored), (1, Outcome::Stored)]), []);
-    assert_eq!(receiver.handle(Input::Tick, TICK), [Action::Send(stored(0, 2))]);
+    assert_eq!(note(&mut receiver, &[(0, Outcome::Created), (1, Outcome::Created)]), []);
+    assert_eq!(receiver.handle(Input::Tick, TICK), [Action::Send(created(0, 2))]);
     assert_eq!(receiver.handle(Input::Tick, 2 * TICK), []);
 }
 
 #[test]
 fn what_is_said_of_an_entry_that_is_not_open_changes_nothing() {
     let mut receiver = storing(&numbered(2));
-    note(&mut receiver, &[(0, Outcome::Stored)]);
+    note(&mut receiver, &[(0, Outcome::Created)]);
     let counts = receiver.counts();
-    for outcome in [Outcome::Stored, Outcome::Kept, Outcome::ContentAgain, Outcome::Digest] {
+    for outcome in [Outcome::Created, Outcome::Kept, Outcome::ContentAgain, Outcome::Digest] {
         assert_eq!(note(&mut receiver, &[(0, outcome.clone()), (2, outcome)]), []);
     }
     assert_eq!(receiver.counts(), counts);
@@ -273,13 +273,13 @@ fn the_account_adds_up_and_is_said() {
     let mut receiver = storing(&numbered(4));
     let skipped = Outcome::Problem(problem("000002", Cause::Exists));
     let failed = Outcome::Problem(problem("000003", Cause::Corrupt));
-    note(&mut receiver, &[(0, Outcome::Stored), (1, Outcome::Kept), (2, skipped)]);
+    note(&mut receiver, &[(0, Outcome::Created), (1, Outcome::Kept), (2, skipped)]);
     assert_eq!(end_list(&mut receiver), [], "one entry is open");
     let actions = note(&mut receiver, &[(3, failed)]);
     assert_eq!(actions.last(), Some(&Action::Finish));
     let late = vec![problem("d", Cause::Metadata)];
     let actions = receiver.handle(Input::Finished { late: late.clone() }, START);
-    let counts = Counts { listed: 5, sent: 1, kept: 1, skipped: 1, failed: 2 };
+    let counts = Counts { listed: 5, sent: 1, kept: 1, skipped: 1, failed: 2, removed: 0, problems: 3 };
     assert_eq!(counts.sent + counts.kept + counts.skipped + counts.failed, counts.listed);
     let settled = Message::Settled(Settled { late: late.clone(), ..Settled::default() });
     let expected =
@@ -293,7 +293,7 @@ fn the_account_adds_up_and_is_said() {
 #[test]
 fn the_account_outlives_a_failure() {
     let mut receiver = storing(&numbered(2));
-    note(&mut receiver, &[(0, Outcome::Stored)]);
+    note(&mut receiver, &[(0, Outcome::Created)]);
     receiver.handle(Input::Lost("reset".into()), START);
     assert_eq!(receiver.counts(), Counts { listed: 2, sent: 1, ..Counts::default() });
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::{
     super::sender::{Action, Input, Job, Wanted},
     *,
@@ -7,7 +9,7 @@ use crate::{
         BATCH_ENTRIES, BATCH_PROBLEMS, CONSENT_TIMEOUT_S, HELLO_TIMEOUT_S, KEEP_ALIVE_S, MESSAGE_BYTES,
         RANGE_BYTES, SILENCE_TIMEOUT_S, WANTS_PER_SPAN, WHOLE_BYTES, WINDOW_ENTRIES,
     },
-    message::{Parts, encode},
+    message::{Fate, Parts, encode},
 };
 
 /// A sender that has been asked and has admitted.
@@ -143,13 +145,14 @@ fn what_is_wanted_again_and_again_is_refused() {
 #[test]
 fn only_open_entries_can_be_settled_and_only_once() {
     for (first, count, closed) in [(1, 1, 1), (0, 2, 1), (0, u64::MAX, 1), (u64::MAX - 1, 1, u64::MAX - 1)] {
-        let actions = hear(&mut listed(&[file("a")]), stored(first, count));
+        let actions = hear(&mut listed(&[file("a")]), created(first, count));
         assert_eq!(*violation(&actions), Violation::NotOpen(EntryId(closed)));
     }
     let mut sender = listed(&[file("a")]);
-    assert_eq!(hear(&mut sender, stored(0, 1)), []);
+    let told = Action::Settled { fate: Fate::Created, entries: vec![Arc::new(file("a"))] };
+    assert_eq!(hear(&mut sender, created(0, 1)), [told]);
     assert!(!sender.is_open(EntryId(0)));
-    assert_eq!(*violation(&hear(&mut sender, stored(0, 1))), Violation::NotOpen(EntryId(0)));
+    assert_eq!(*violation(&hear(&mut sender, created(0, 1))), Violation::NotOpen(EntryId(0)));
 }
 
 #[test]
@@ -158,17 +161,18 @@ fn the_account_adds_up_and_is_compared() {
         hear(
             sender,
             Message::Settled(Settled {
-                stored: runs(0, 2),
+                created: runs(0, 2),
                 kept: runs(2, 1),
                 problems: vec![
                     (EntryId(3), problem("d", Cause::Exists)),
                     (EntryId(4), problem("e", Cause::Corrupt)),
                 ],
                 late: vec![problem("f", Cause::Metadata)],
+                ..Settled::default()
             }),
         )
     };
-    let counts = Counts { listed: 7, sent: 2, kept: 1, skipped: 2, failed: 2 };
+    let counts = Counts { listed: 7, sent: 2, kept: 1, skipped: 2, failed: 2, removed: 0, problems: 4 };
     let all = ["a", "b", "c", "d", "e"].map(file);
     for (theirs, agreed) in [(counts, true), (Counts { sent: 3, ..counts }, false)] {
         let mut sender = admitted(Consent::Given, TargetView::Occupied);
@@ -176,7 +180,7 @@ fn the_account_adds_up_and_is_compared() {
             Input::Listed { entries: all.to_vec(), problems: vec![problem("pipe", Cause::Special)] },
             START,
         );
-        assert_eq!(settle(&mut sender).len(), 3, "each problem is reported");
+        assert_eq!(settle(&mut sender).len(), 5, "two fates and each problem are told");
         sender.handle(Input::ListEnded, START);
         assert_eq!(sender.counts(), counts);
         assert_eq!(counts.sent + counts.kept + counts.skipped + counts.failed, counts.listed);
@@ -266,7 +270,7 @@ fn room_shrinks_with_entries_and_with_their_names() {
     let links: Vec<Entry> = (0..4_096).map(link).collect();
     list(&mut sender, &links);
     assert_eq!(sender.room(), 0, "16 MiB of names are open");
-    hear(&mut sender, stored(0, 4_097));
+    hear(&mut sender, created(0, 4_097));
     assert_eq!(sender.room(), WINDOW_ENTRIES);
     list(&mut sender, &vec![file("c"); WINDOW_ENTRIES as usize + 1]);
     assert_eq!(sender.room(), 0, "even when more was listed than there was room");

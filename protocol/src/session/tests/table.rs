@@ -202,7 +202,7 @@ fn no_input_in_any_state_makes_a_receiver_panic_or_speak_behind_its_end() {
     use receiver::Input;
     let parts = Outcome::Parts { content: runs(0, 1), digest: Vec::new() };
     let outcomes =
-        [Outcome::Stored, Outcome::Kept, Outcome::Content, Outcome::ContentAgain, Outcome::Digest, parts];
+        [Outcome::Created, Outcome::Kept, Outcome::Content, Outcome::ContentAgain, Outcome::Digest, parts];
     let inputs = [
         Input::Message(Message::Farewell),
         Input::Violation(Violation::Window),
