@@ -87,7 +87,8 @@ impl ServeConfig {
     /// Reads a configuration file.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let mut text = String::new();
-        let read = File::open(file).and_then(|opened| opened.take(CONFIG_BYTES + 1).read_to_string(&mut text));
+        let read =
+            File::open(file).and_then(|opened| opened.take(CONFIG_BYTES + 1).read_to_string(&mut text));
         read.map_err(|source| ConfigError::Io { path: file.into(), source })?;
         let parsed = match text.len() as u64 {
             0..=CONFIG_BYTES => parse(&text, file.parent().unwrap_or(Path::new(""))),

@@ -4,7 +4,9 @@ mod sync;
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum, builder::OsStringValueParser, builder::TypedValueParser as _};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum, builder::OsStringValueParser, builder::TypedValueParser as _,
+};
 use ketch::{
     swarm::{Multiaddr, PeerId, TransportKind},
     transfer::Layout,
@@ -161,6 +163,15 @@ pub(crate) struct Serve {
 pub(crate) struct Peers {
     #[command(subcommand)]
     pub(crate) action: PeersAction,
+}
+
+impl Peers {
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.action {
+            PeersAction::List { json } | PeersAction::Show { json, .. } => *json,
+            PeersAction::Add { .. } | PeersAction::Remove { .. } => false,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,11 +1,12 @@
 //! Events as NDJSON: one object a line, each with an `event`. `docs/events.md` is the schema.
 
 use ketch::{
-    transfer::{Event, Progress, Report},
+    transfer::{Direction, Event, Progress, Report},
     tree::Unfinished,
 };
 use ketch_protocol::{
     message::{Counts, Totals},
+    path::EntryPath,
     problem::Problem,
 };
 use serde_json::{Value, json};
@@ -22,6 +23,23 @@ pub(super) fn event(event: &Event) -> Option<Value> {
         }),
         Event::TurnedAway { peer, why } => {
             json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })
+        }
+        Event::Began { place, direction } => json!({
+            "event": "began",
+            "share": place.share.as_str(),
+            "path": place.path.as_ref().map(ToString::to_string),
+            "direction": match direction {
+                Direction::Pull => "pull",
+                Direction::Push => "push",
+            },
+        }),
+        Event::Retrying { why, wait } => {
+            json!({ "event": "retrying", "why": why, "wait_s": wait.as_secs_f64() })
+        }
+        Event::Changed { change, path } => {
+            let mut fields = path_of(path);
+            fields["change"] = change.to_string().into();
+            with("changed", fields)
         }
         Event::Admitted { peer, estimate } => json!({
             "event": "admitted",
@@ -73,6 +91,11 @@ pub(super) fn offered(ticket: &str, reopened: bool, addresses: &[String], expire
     })
 }
 
+/// A node that serves shares.
+pub(super) fn serving(peer: &str, shares: &[String], addresses: &[String]) -> Value {
+    json!({ "event": "serving", "peer_id": peer, "shares": shares, "addresses": addresses })
+}
+
 /// The error that ends the command.
 pub(super) fn error(chain: &str, exit_code: u8) -> Value {
     json!({ "event": "error", "error": chain, "exit_code": exit_code })
@@ -109,18 +132,21 @@ fn progress_of(progress: &Progress) -> Value {
     fields
 }
 
+fn problem_of(problem: &Problem) -> Value {
+    let mut fields = path_of(&problem.path);
+    fields["cause"] = format!("{:?}", problem.cause).to_lowercase().into();
+    fields["detail"] = problem.detail.as_str().into();
+    fields["skipped"] = problem.cause.is_skip().into();
+    fields
+}
+
 /// `path` is escaped for reading; `path_bytes` holds the exact bytes where they are not UTF-8 or were
 /// escaped.
-fn problem_of(problem: &Problem) -> Value {
-    let shown = problem.path.to_string();
-    let mut fields = json!({
-        "path": shown,
-        "cause": format!("{:?}", problem.cause).to_lowercase(),
-        "detail": problem.detail,
-        "skipped": problem.cause.is_skip(),
-    });
-    if shown.as_bytes() != problem.path.as_bytes() {
-        fields["path_bytes"] = problem.path.as_bytes().into();
+fn path_of(path: &EntryPath) -> Value {
+    let shown = path.to_string();
+    let mut fields = json!({ "path": shown });
+    if shown.as_bytes() != path.as_bytes() {
+        fields["path_bytes"] = path.as_bytes().into();
     }
     fields
 }

@@ -9,7 +9,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ketch::{
     swarm::TransportKind,
-    transfer::{Event, Progress, Report},
+    transfer::{Change, Event, Progress, Report},
     tree::Unfinished,
 };
 use ketch_protocol::{
@@ -28,6 +28,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) enum Side {
     Sender,
     Receiver,
+    /// Either side of a sync: both print the same.
+    Sync,
 }
 
 /// Renders events.
@@ -35,6 +37,8 @@ pub(crate) enum Side {
 pub(crate) struct Output {
     side: Side,
     form: Form,
+    /// Whether every change is shown, or removals alone.
+    itemize: bool,
     /// Speed is measured over what crossed since the session was admitted, or a person agreed.
     admitted: Option<Instant>,
     transport: Option<TransportKind>,
@@ -57,11 +61,22 @@ impl Output {
         } else {
             Form::Lines { last: Instant::now() }
         };
-        Self { side, form, admitted: None, transport: None, estimate: None }
+        Self { side, form, itemize: false, admitted: None, transport: None, estimate: None }
+    }
+
+    /// Shows every change of the target, or removals alone.
+    pub(crate) fn itemizing(self, itemize: bool) -> Self {
+        Self { itemize, ..self }
     }
 
     /// Shows an event; consent is not asked here.
     pub(crate) fn show(&mut self, event: &Event) {
+        if let Event::Changed { change, .. } = event
+            && *change != Change::Removed
+            && !self.itemize
+        {
+            return;
+        }
         if matches!(self.form, Form::Json)
             && let Some(object) = json::event(event)
         {
@@ -90,10 +105,16 @@ impl Output {
             }
             // The time a person took is no part of the rate, and asking took the live line away.
             Event::Agreed => self.begin(),
+            Event::Retrying { why, wait } => {
+                self.clear();
+                self.say(&format!("{why}; trying again in {}", format::rough(*wait)));
+            }
             Event::TurnedAway { peer, why } => self.say(&format!("turned away {peer}: {why}")),
             Event::Problem(problem) => self.say(&problem.to_string()),
             Event::Progress(progress) => self.progress(progress),
-            Event::Consult(_) => {}
+            Event::Changed { change, path } => self.result(&format!("{change:<9} {path}")),
+            // Of a node that serves shares, which shows it itself.
+            Event::Consult(_) | Event::Began { .. } => {}
             Event::SessionEnded { peer, outcome } => self.session_ended(&peer.to_string(), outcome),
         }
     }
@@ -104,6 +125,15 @@ impl Output {
             Form::Json => {}
             Form::Terminal(bar) => bar.suspend(|| print_line(line)),
             Form::Lines { .. } => print_line(line),
+        }
+    }
+
+    /// Prints a line of the results.
+    fn result(&self, line: &str) {
+        match &self.form {
+            Form::Json => {}
+            Form::Terminal(bar) => bar.suspend(|| print_result(line)),
+            Form::Lines { .. } => print_result(line),
         }
     }
 
@@ -227,16 +257,15 @@ fn time_left(progress: &Progress, all: Totals, elapsed: Duration) -> Option<Dura
     Some(elapsed.mul_f64(left as f64 / progress.moved_bytes as f64))
 }
 
-fn summary_line(side: Side, report: &Report) -> String {
+pub(crate) fn summary_line(side: Side, report: &Report) -> String {
     let Counts { listed, sent, kept, skipped, failed, removed, problems: _ } = report.counts;
     let verb = match side {
         Side::Sender => "sent",
         Side::Receiver => "stored",
+        Side::Sync => "changed",
     };
     let mut line = format!("{verb} {} of {}", format::count(sent), format::entries(listed));
-    for (number, what) in
-        [(kept, "kept"), (skipped, "skipped"), (failed, "failed"), (removed, "removed")]
-    {
+    for (number, what) in [(kept, "kept"), (skipped, "skipped"), (failed, "failed"), (removed, "removed")] {
         if number > 0 {
             line.push_str(&format!(", {} {what}", format::count(number)));
         }

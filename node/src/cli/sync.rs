@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use ketch::{
     state::StateFolder,
     swarm::{Multiaddr, Node, NodeOptions, TransportKind},
-    transfer::{self, Direction, SyncRequest},
+    transfer::{self, Direction, SyncError, SyncRequest},
     trust::{Book, book::addresses_of},
 };
-use ketch_protocol::message::{
-    Compression, Durability, Equality, Hashes, Policy, Removal, Selection,
-};
+use ketch_protocol::message::{Compression, Durability, Equality, Hashes, Policy, Removal, Selection};
 use tokio::sync::mpsc;
 
 use super::{
@@ -30,10 +28,15 @@ pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Res
     let stop = stop_on_signal()?;
     let (node, mut inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
-    let mut output = Output::new(Side::Sync, command.json);
+    let mut output = Output::new(Side::Sync, command.json).itemizing(request.itemize);
     let syncing = transfer::sync(&node, &mut inbound, request, &events, &stop);
     let ended = show_while(syncing, &mut shown, |event| output.show(&event)).await;
     output.clear();
+    if let Err(SyncError::Session { unfinished, .. }) = &ended
+        && unfinished.files > 0
+    {
+        output.unfinished(unfinished);
+    }
     node.shutdown().await;
     let report = ended?;
     output.summary(&report);
@@ -63,15 +66,15 @@ fn request(command: &args::Sync, book: &Book) -> anyhow::Result<SyncRequest> {
         trash: command.trash.clone(),
         selection: selection(command)?,
         policy: policy(command),
+        itemize: command.itemize || command.dry_run,
         retry_for: command.retry_for,
     })
 }
 
 /// Which side is where.
 fn sides(command: &args::Sync) -> anyhow::Result<(SharedTree, Direction, PathBuf)> {
-    let parse = |side| {
-        Endpoint::parse(side).map_err(|error| Usage { message: error.to_string(), hint: None })
-    };
+    let parse =
+        |side| Endpoint::parse(side).map_err(|error| Usage { message: error.to_string(), hint: None });
     match (parse(&command.source)?, parse(&command.target)?) {
         (Endpoint::Shared(source), Endpoint::Local(target)) => Ok((source, Direction::Pull, target)),
         (Endpoint::Local(source), Endpoint::Shared(target)) => Ok((target, Direction::Push, source)),
@@ -175,7 +178,9 @@ mod tests {
         let named = parse(&named.each_ref().map(String::as_str));
         assert_eq!(request(&named, &Book::default()).unwrap().addresses.len(), 1);
         let foreign = format!("/ip4/192.0.2.8/tcp/1/p2p/{}", PeerId::random());
-        for line in [&["laptop:docs", ".", "--address", &foreign][..], &["laptop:docs", ".", "--transport", "quic"]] {
+        for line in
+            [&["laptop:docs", ".", "--address", &foreign][..], &["laptop:docs", ".", "--transport", "quic"]]
+        {
             assert!(request(&parse(line), &book(peer)).unwrap_err().is::<Usage>(), "{line:?}");
         }
     }

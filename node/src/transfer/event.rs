@@ -1,9 +1,10 @@
 //! What a transfer tells whoever started it.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use ketch_protocol::{
-    message::{Counts, Place, Totals},
+    message::{Counts, Fate, Place, Totals},
+    path::EntryPath,
     problem::Problem,
     session::{SessionError, receiver::Answer},
 };
@@ -31,6 +32,13 @@ pub enum Event {
         place: Place,
         /// What it does there.
         direction: Direction,
+    },
+    /// An entry of the target was changed; in a preview, it would have been.
+    Changed {
+        /// How.
+        change: Change,
+        /// Which.
+        path: EntryPath,
     },
     /// A connection was lost, and a new one will be made.
     Retrying {
@@ -74,6 +82,42 @@ pub struct ServeEvent {
     pub event: Event,
 }
 
+/// What became of an entry of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It was not there before.
+    Created,
+    /// It was something different.
+    Updated,
+    /// Its mode, times, owner or attributes were different.
+    Described,
+    /// It is gone.
+    Removed,
+}
+
+impl Change {
+    /// What a fate changes, if anything.
+    pub(super) fn of(fate: Fate) -> Option<Self> {
+        match fate {
+            Fate::Created => Some(Self::Created),
+            Fate::Updated => Some(Self::Updated),
+            Fate::Described => Some(Self::Described),
+            Fate::Kept | Fate::Skipped => None,
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Described => "described",
+            Self::Removed => "removed",
+        })
+    }
+}
+
 /// Which way content goes, seen from the side that dialed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
@@ -113,7 +157,7 @@ pub struct Consultation {
     /// Whether that is all.
     pub complete: bool,
     /// Some of the names, those whose last or any component begins with a dot first, not escaped yet.
-    pub names: Vec<ketch_protocol::path::EntryPath>,
+    pub names: Vec<EntryPath>,
     /// Takes the answer. Dropping it declines.
     pub reply: oneshot::Sender<Answer>,
 }

@@ -26,6 +26,7 @@ mod registry;
 mod retry;
 mod sending;
 mod serve;
+mod sides;
 mod storing;
 mod sync;
 mod targets;
@@ -35,7 +36,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ketch_protocol::message::SessionId;
 
 pub use error::{ConnectError, OfferError, ReceiveError, ServeError, SyncError};
-pub use event::{Consultation, Direction, Event, Progress, Report, Route, ServeEvent};
+pub use event::{Change, Consultation, Direction, Event, Progress, Report, Route, ServeEvent};
 pub use offer::{OfferRequest, offer};
 pub use receive::{ReceiveRequest, receive};
 pub use serve::serve;

@@ -211,7 +211,8 @@ impl Judge {
     }
 
     fn reserve(&self, ask: &Ask) -> Result<(), AdmitError> {
-        let (Claim::Ticket(secret), TargetView::Empty | TargetView::Occupied) = (&ask.claim, ask.target) else {
+        let (Claim::Ticket(secret), TargetView::Empty | TargetView::Occupied) = (&ask.claim, ask.target)
+        else {
             return Err(Refusal::Claim.into());
         };
         lock(&self.offer).admit(self.peer, secret, now_s())?;

@@ -10,7 +10,7 @@ use ketch_protocol::{
     problem::{Problem, Reason},
     session::{
         Ending, SessionError, Stop,
-        receiver::{Action, Answer, Input, Receiver},
+        receiver::{Action, Answer, Input, Outcome, Receiver},
     },
 };
 use tokio::{
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     arrivals::{DataStreams, SESSION_STREAMS},
     data_in::bring,
-    event::{Consultation, Event, Progress, Report},
+    event::{Change, Consultation, Event, Progress, Report},
     line::{Line, leave},
     planning::Planning,
     pulse::Pulse,
@@ -60,6 +60,10 @@ pub(super) struct Receiving {
     report: mpsc::Sender<Work>,
     plans: Option<mpsc::UnboundedSender<Plan>>,
     heard: Heard,
+    /// Whether every change of the target is told.
+    itemize: bool,
+    /// Changes to be told before anything else.
+    changes: Vec<(Change, EntryPath)>,
 }
 
 /// A session that ended early.
@@ -148,7 +152,14 @@ impl Receiving {
             report: mpsc::channel(1).0,
             plans: None,
             heard: Heard::default(),
+            itemize: false,
+            changes: Vec::new(),
         }
+    }
+
+    /// Tells every change of the target.
+    pub(super) fn itemizing(self, itemize: bool) -> Self {
+        Self { itemize, ..self }
     }
 
     /// Counts what is heard from the sender.
@@ -225,6 +236,7 @@ impl Receiving {
                 Input::Finished { late }
             }
             Wake::Work(Work::Stored(stored)) => {
+                self.note_changes(&stored.outcomes);
                 self.feed(Input::Outcomes(stored.outcomes));
                 match stored.end {
                     None => return,
@@ -236,18 +248,32 @@ impl Receiving {
         self.feed(input);
     }
 
+    fn note_changes(&mut self, outcomes: &[(EntryId, Outcome)]) {
+        if !self.itemize {
+            return;
+        }
+        for (id, outcome) in outcomes {
+            if let (Some(change), Some(entry)) = (change_of(outcome), self.receiver.open_entry(*id)) {
+                self.changes.push((change, entry.path.clone()));
+            }
+        }
+    }
+
     fn feed(&mut self, input: Input) {
         self.actions.extend(self.receiver.handle(input, self.began.elapsed()));
     }
 
     /// Carries out what the machine decided; the ending, once there is one.
     async fn act(&mut self, line: &mut Line<Stream>) -> Option<Ending> {
+        for (change, path) in std::mem::take(&mut self.changes) {
+            self.tell(Event::Changed { change, path }).await;
+        }
         while !self.actions.is_empty() {
             for action in std::mem::take(&mut self.actions) {
                 match action {
                     Action::Send(message) => line.say(&message),
-                    // Only of a session that the sender proposes.
-                    Action::Admit(_) => self.feed(Input::Denied),
+                    // A proposal was judged before.
+                    Action::Admit(_) => {}
                     Action::Offered(offer) => self.offered(offer).await,
                     Action::Consult { complete } => self.consult(complete).await,
                     Action::Plan { first, entries } => {
@@ -346,6 +372,21 @@ impl Receiving {
                 Err(CutShort { error, unfinished })
             }
         }
+    }
+}
+
+fn change_of(outcome: &Outcome) -> Option<Change> {
+    match outcome {
+        Outcome::Created => Some(Change::Created),
+        Outcome::Updated => Some(Change::Updated),
+        Outcome::Described => Some(Change::Described),
+        Outcome::Kept
+        | Outcome::Skipped
+        | Outcome::Problem(_)
+        | Outcome::Content
+        | Outcome::ContentAgain
+        | Outcome::Digest
+        | Outcome::Parts { .. } => None,
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, atomic::Ordering};
 use ketch_protocol::{
     io::NoMessage,
     limits::{BATCH_ENTRIES, FILE_STREAMS},
-    message::{Ask, Message, Propose, SessionId, Totals},
+    manifest::Entry,
+    message::{Ask, Fate, Message, Propose, SessionId, Totals},
     problem::Reason,
     session::{
         Ending, SessionError, Stop,
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Layout,
     data_out::{DataOut, Moved, bundle_streams},
-    event::{Event, Progress, Report},
+    event::{Change, Event, Progress, Report},
     line::{Line, leave},
     listing::{Listed, list},
     offer,
@@ -88,6 +89,8 @@ pub(super) struct Sending {
     began: Instant,
     /// From when the report counts: the beginning, or the receiver's consent.
     started: Instant,
+    /// Whether every change of the target is told.
+    itemize: bool,
 }
 
 impl Sending {
@@ -115,7 +118,13 @@ impl Sending {
             moved: Arc::default(),
             began,
             started: began,
+            itemize: false,
         }
+    }
+
+    /// Tells every change of the target.
+    pub(super) fn itemizing(self, itemize: bool) -> Self {
+        Self { itemize, ..self }
     }
 
     /// A session that this side proposes.
@@ -194,13 +203,24 @@ impl Sending {
                     Action::List => self.listing = self.source.clone().map(list),
                     Action::Read(jobs) => self.queue.push(jobs),
                     Action::Report(problem) => self.tell(Event::Problem(problem)).await,
-                    // An offer is counted; nobody reads its entries one by one.
-                    Action::Settled { .. } | Action::Removed(_) => {}
+                    Action::Settled { fate, entries } => self.tell_settled(fate, &entries).await,
+                    Action::Removed(paths) => {
+                        for path in paths {
+                            self.tell(Event::Changed { change: Change::Removed, path }).await;
+                        }
+                    }
                     Action::End(ending) => return Some(ending),
                 }
             }
         }
         None
+    }
+
+    async fn tell_settled(&self, fate: Fate, entries: &[Arc<Entry>]) {
+        let Some(change) = Change::of(fate).filter(|_| self.itemize) else { return };
+        for entry in entries {
+            self.tell(Event::Changed { change, path: entry.path.clone() }).await;
+        }
     }
 
     async fn judge(&mut self, ask: &Ask) {

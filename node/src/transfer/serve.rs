@@ -177,9 +177,9 @@ impl Session {
             Denial::Told(Stop::new(Reason::Violation, "it names a session that runs already"))
         })?;
         let heard = Heard::default();
-        let held = self.targets.take(&admitted.full_path(), peer, heard.clone(), self.stop.clone());
-        let busy = |Busy| Denial::Told(Stop::new(Reason::Busy, place));
-        let held = held.await.map_err(busy)?;
+        let path = admitted.full_path();
+        let held = self.targets.take(&path, peer, heard.clone(), self.stop.clone()).await;
+        let held = held.map_err(|Busy| Denial::Told(Stop::new(Reason::Busy, place)))?;
         let options = options_of(policy);
         let target = blocking(move || open_shared_target(&admitted, options)).await.map_err(Denial::Told)?;
         Ok(Opened { target, data, heard, _held: held })

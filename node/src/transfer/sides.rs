@@ -1,9 +1,22 @@
 //! The two trees of a sync, opened for a session: wherever they are, whoever dialed.
 
-use ketch_protocol::message::{Durability, Policy, TargetView};
+use std::{
+    error::Error as _,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use ketch_protocol::{
+    message::{Durability, Policy, TargetView},
+    problem::Reason,
+    session::Stop,
+};
 
 use super::SyncError;
-use crate::tree::{self, Root, Target};
+use crate::{
+    tree::{self, Root, Source, Target, TargetError},
+    trust::shares::Admitted,
+};
 
 /// A target, and what is known of it.
 #[derive(Debug)]
@@ -13,8 +26,18 @@ pub(super) struct OpenTarget {
     pub(super) free_bytes: u64,
 }
 
-/// Opens a target to write into it.
-pub(super) fn open_target(root: Root, options: tree::Options) -> Result<OpenTarget, SyncError> {
+/// Opens the target on the side that dials; makes it where it is missing.
+pub(super) fn open_local_target(path: &Path, options: tree::Options) -> Result<OpenTarget, SyncError> {
+    let root = fs::create_dir_all(path).and_then(|()| Root::open(path));
+    open_target(root.map_err(|error| TargetError::new(path, error))?, options)
+}
+
+/// Opens the source on the side that dials.
+pub(super) fn open_local_source(path: PathBuf) -> Result<Source, SyncError> {
+    Root::open(&path).and_then(Source::of_root).map_err(|source| SyncError::Source { path, source })
+}
+
+fn open_target(root: Root, options: tree::Options) -> Result<OpenTarget, SyncError> {
     let target = Target::of_root(root, options)?;
     let unused = target.is_empty().map_err(SyncError::LookAtTarget)? && target.unfinished().files == 0;
     let view = if unused { TargetView::Empty } else { TargetView::Occupied };
@@ -39,7 +62,7 @@ pub(super) fn open_shared_source(admitted: &Admitted) -> Result<Source, Stop> {
         Some(path) => root.below(path),
         None => Ok(root),
     });
-    opened.map(Source::of_root).map_err(|error| unavailable(admitted, &error))
+    opened.and_then(Source::of_root).map_err(|error| unavailable(admitted, &error))
 }
 
 /// Opens what a peer may write into; makes it below the share where it is missing.
@@ -51,4 +74,26 @@ pub(super) fn open_shared_target(admitted: &Admitted, options: tree::Options) ->
     });
     let root = opened.map_err(|error| unavailable(admitted, &error))?;
     open_target(root, options).map_err(|error| stop_of(admitted, &error))
+}
+
+/// What a peer with a right hears of a directory that can't be opened: where it is stays here.
+fn unavailable(admitted: &Admitted, error: &io::Error) -> Stop {
+    let path = admitted.path.as_ref().map_or_else(|| "its root".into(), |path| format!("\"{path}\" in it"));
+    let detail = format_args!("the share \"{}\": cannot open {path}: {error}", admitted.share.name);
+    Stop::new(Reason::Internal, detail)
+}
+
+/// What a peer hears of a target that can't be written.
+fn stop_of(admitted: &Admitted, error: &SyncError) -> Stop {
+    let reason = match error {
+        SyncError::Target(error) => error.reason(),
+        SyncError::Source { .. }
+        | SyncError::LookAtTarget(_)
+        | SyncError::Connect(_)
+        | SyncError::Session { .. }
+        | SyncError::Interrupted
+        | SyncError::Random(_) => Reason::Internal,
+    };
+    let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+    Stop::new(reason, format_args!("the share \"{}\" cannot be written{cause}", admitted.share.name))
 }

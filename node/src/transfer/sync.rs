@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Claim, Consent, Place, Policy, Propose, Selection},
+    message::{Ask, Claim, Consent, Place, Policy, Propose, Selection, TargetView},
 };
 use tokio::{
     sync::mpsc,
@@ -19,15 +19,16 @@ use super::{
     connect::open_control,
     event::{Direction, Event, Report, Route},
     line::Line,
+    random_session,
     receiving::{CutShort, Receiving},
     retry::Retry,
     sending::Sending,
-    sides::{open_target, options_of},
+    sides::{OpenTarget, open_local_source, open_local_target, options_of},
     storing::Store,
 };
 use crate::{
     swarm::{Connection, Inbound, Multiaddr, Node, PeerId, Stream},
-    tree::{Root, Source, Unfinished},
+    tree::{Source, Unfinished},
 };
 
 /// What to make the same as what.
@@ -49,6 +50,8 @@ pub struct SyncRequest {
     pub selection: Selection,
     /// What becomes of the target.
     pub policy: Policy,
+    /// Whether every change of the target is told ([`Event::Changed`]), or removals alone.
+    pub itemize: bool,
     /// How long to try again after a connection was lost.
     pub retry_for: Duration,
 }
@@ -97,29 +100,16 @@ impl Syncing<'_> {
     }
 
     async fn pull(&mut self) -> Result<Report, SyncError> {
-        let SyncRequest { local, policy, .. } = &self.request;
-        let (local, options) = (local.clone(), options_of(policy));
-        let opened = blocking(move || {
-            std::fs::create_dir_all(&local).and_then(|()| Root::open(&local)).map(|root| (root, local))
-        });
-        let opened = opened.await;
-        let root = opened.map_err(|source| SyncError::Source { path: self.request.local.clone(), source })?.0;
-        let opened = blocking(move || open_target(root, options)).await?;
+        let opened = self.open_target().await?;
         let (connection, stream) = self.connect().await?;
-        let ask = Ask {
-            version: VERSION,
-            session: super::random_session().map_err(SyncError::Random)?,
-            claim: Claim::Share(self.request.place.clone()),
-            consent: Consent::Given,
-            target: opened.view,
-            selection: self.request.selection.clone(),
-            preview: self.request.policy.preview,
-        };
+        let ask = self.ask(opened.view)?;
         let router = Router::default();
         let data = router.register(connection.peer(), ask.session).expect("it is the only session");
         let mut arrivals = Arrivals::new(self.inbound, router);
         let store = Arc::new(Store::new(opened.target));
-        let receiving = Receiving::ask(connection.clone(), ask, store, opened.free_bytes, self.events.clone());
+        let receiving =
+            Receiving::ask(connection.clone(), ask, store, opened.free_bytes, self.events.clone());
+        let receiving = receiving.itemizing(self.request.itemize);
         let result = tokio::select! {
             result = receiving.run(Line::new(stream), data, self.stop) => result,
             never = arrivals.move_data() => match never {},
@@ -129,22 +119,42 @@ impl Syncing<'_> {
     }
 
     async fn push(&mut self) -> Result<Report, SyncError> {
-        let local = self.request.local.clone();
-        let opened = blocking(move || Root::open(&local)).await;
-        let source = opened.map(Source::of_root);
-        let source = source.map_err(|source| SyncError::Source { path: self.request.local.clone(), source })?;
+        let source = self.open_source().await?;
         let (connection, stream) = self.connect().await?;
         let propose = Propose {
             version: VERSION,
-            session: super::random_session().map_err(SyncError::Random)?,
+            session: random_session().map_err(SyncError::Random)?,
             place: self.request.place.clone(),
             selection: self.request.selection.clone(),
             policy: self.request.policy.clone(),
         };
         let sending = Sending::propose(connection.clone(), propose, source, self.events.clone());
+        let sending = sending.itemizing(self.request.itemize);
         let result = sending.run(Line::new(stream), self.stop).await;
         connection.close().await;
         result.map_err(|error| SyncError::Session { error, unfinished: Unfinished::default() })
+    }
+
+    fn ask(&self, target: TargetView) -> Result<Ask, SyncError> {
+        Ok(Ask {
+            version: VERSION,
+            session: random_session().map_err(SyncError::Random)?,
+            claim: Claim::Share(self.request.place.clone()),
+            consent: Consent::Given,
+            target,
+            selection: self.request.selection.clone(),
+            preview: self.request.policy.preview,
+        })
+    }
+
+    async fn open_target(&self) -> Result<OpenTarget, SyncError> {
+        let (local, options) = (self.request.local.clone(), options_of(&self.request.policy));
+        blocking(move || open_local_target(&local, options)).await
+    }
+
+    async fn open_source(&self) -> Result<Source, SyncError> {
+        let path = self.request.local.clone();
+        blocking(move || open_local_source(path)).await
     }
 
     async fn connect(&self) -> Result<(Connection, Stream), SyncError> {

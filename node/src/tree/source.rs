@@ -17,12 +17,12 @@ use ketch_protocol::{
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, statat},
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, open, openat, statat},
     io::Errno,
 };
 
 use super::{
-    PRIVATE_FOLDER,
+    PRIVATE_FOLDER, Root,
     handles::Handles,
     metadata,
     platform::{self, HANDLE},
@@ -119,6 +119,25 @@ impl Source {
             return Err(SourceError::Duplicate { first: (*first).clone(), second: (*second).clone() });
         }
         let operands = opened.into_iter().map(|(operand, _)| operand).collect();
+        Ok(Self(Arc::new(Held { operands, directories: Handles::new() })))
+    }
+
+    /// Takes hold of what lies in a directory; its entries are named relative to it.
+    pub fn of_root(root: Root) -> io::Result<Self> {
+        let parent = Arc::new(root.into_handle());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let listed = openat(&*parent, ".", flags, Mode::empty())?;
+        let mut operands = Vec::new();
+        for found in Dir::new(listed)? {
+            let found = found?;
+            let leaf = found.file_name().to_bytes();
+            if let Ok(name) = EntryPath::parse(leaf)
+                && leaf != PRIVATE_FOLDER.as_bytes()
+            {
+                operands.push(Operand { name, leaf: leaf.into(), parent: Arc::clone(&parent) });
+            }
+        }
+        operands.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(Self(Arc::new(Held { operands, directories: Handles::new() })))
     }
 

@@ -236,8 +236,9 @@ fn parse(json: &[u8]) -> Result<Book, String> {
         let name: PeerName = name.parse().map_err(|error: PeerNameError| error.to_string())?;
         let peer = peer_id.parse().map_err(|error| format!("the PeerId of \"{name}\": {error}"))?;
         let addresses = addresses.iter().map(|address| address.parse());
-        let addresses: Vec<Multiaddr> =
-            addresses.collect::<Result<_, _>>().map_err(|error| format!("an address of \"{name}\": {error}"))?;
+        let addresses: Vec<Multiaddr> = addresses
+            .collect::<Result<_, _>>()
+            .map_err(|error| format!("an address of \"{name}\": {error}"))?;
         if book.peers.contains_key(&name) {
             return Err(format!("\"{name}\" is in it twice"));
         }

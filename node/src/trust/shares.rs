@@ -22,11 +22,7 @@ use super::{
     book::{Book, BookError},
     rights::{Rights, Writing},
 };
-use crate::{
-    config::ShareConfig,
-    state::show,
-    swarm::PeerId,
-};
+use crate::{config::ShareConfig, state::show, swarm::PeerId};
 
 /// The shares of a node.
 #[derive(Debug, Clone, Default)]
@@ -146,18 +142,18 @@ impl fmt::Display for Warning {
                 f,
                 "the share \"{inner}\" lies in the share \"{outer}\": a right on one is a right on its part of the other"
             ),
-            Self::Unused(share) => write!(f, "nobody may use the share \"{share}\"; give a right with --allow"),
+            Self::Unused(share) => {
+                write!(f, "nobody may use the share \"{share}\"; give a right with --allow")
+            }
         }
     }
 }
 
 impl Shares {
     /// Finds the trees and the peers of a configuration.
-    pub fn open(
-        configured: &BTreeMap<ShareName, ShareConfig>,
-        book: &Book,
-    ) -> Result<Self, SharesError> {
-        let shares = configured.iter().map(|(name, share)| Ok((name.clone(), open_share(name, share, book)?)));
+    pub fn open(configured: &BTreeMap<ShareName, ShareConfig>, book: &Book) -> Result<Self, SharesError> {
+        let shares =
+            configured.iter().map(|(name, share)| Ok((name.clone(), open_share(name, share, book)?)));
         let shares = Self { shares: shares.collect::<Result<_, _>>()? };
         shares.check_trash()?;
         Ok(shares)
@@ -269,7 +265,8 @@ fn open_share(name: &ShareName, configured: &ShareConfig, book: &Book) -> Result
         return Err(SharesError::NotDirectory { share: name.clone(), path: path.clone() });
     }
     let trash = trash.as_deref().map(locate_trash).transpose();
-    let trash = trash.map_err(|(path, source)| SharesError::Unreachable { share: name.clone(), path, source })?;
+    let trash =
+        trash.map_err(|(path, source)| SharesError::Unreachable { share: name.clone(), path, source })?;
     let mut allowed = BTreeMap::<PeerId, Rights>::new();
     for (reference, rights) in allow {
         let peer = book.resolve(reference);

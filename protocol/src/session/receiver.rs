@@ -227,6 +227,11 @@ impl Receiver {
         self.storing().into_iter().flat_map(|storing| storing.outstanding.iter().map(|(_, entry)| entry))
     }
 
+    /// An entry that was listed and is not settled.
+    pub fn open_entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
+        self.storing()?.outstanding.entry(id)
+    }
+
     /// The account so far; after the end, as it was then.
     pub fn counts(&self) -> Counts {
         self.account().counts

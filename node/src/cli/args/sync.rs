@@ -139,11 +139,9 @@ impl Args for RuleOptions {
     fn augment_args(command: Command) -> Command {
         let rule = |id: &'static str| clap::Arg::new(id).long(id).action(clap::ArgAction::Append);
         command
-            .arg(
-                rule("exclude")
-                    .value_name("RULE")
-                    .help("Leave out what matches, in gitignore syntax; of several rules the last that matches counts"),
-            )
+            .arg(rule("exclude").value_name("RULE").help(
+                "Leave out what matches, in gitignore syntax; of several rules the last that matches counts",
+            ))
             .arg(rule("include").value_name("RULE").help("Do not leave out what matches"))
             .arg(
                 rule("filter-from")
@@ -176,7 +174,7 @@ impl FromArgMatches for RuleOptions {
 }
 
 /// The values of an option, each with its place on the command line.
-fn placed<T: Clone + std::marker::Send + std::marker::Sync + 'static>(
+fn placed<T: Clone + Send + std::marker::Sync + 'static>(
     matches: &ArgMatches,
     id: &str,
     rule: fn(T) -> RuleOption,

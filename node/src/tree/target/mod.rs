@@ -19,13 +19,13 @@ use ketch_protocol::{
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{Dir, FileType, Mode, OFlags, fstat, fstatvfs, open, openat},
+    fs::{Dir, FileType, Mode, OFlags, fstat, fstatvfs, openat},
     io::Errno,
 };
 
 use self::{pending::PendingDirectories, private::Private};
 use super::{
-    PRIVATE_FOLDER,
+    PRIVATE_FOLDER, Root,
     handles::Handles,
     metadata,
     platform::{self, FileSystem, HANDLE},
@@ -107,13 +107,16 @@ impl Target {
     /// Opens `destination`, making it and what is above it where missing, and finds out whether it can be
     /// written. Leftovers older than a week are removed.
     pub fn open(destination: &Path, options: Options) -> Result<Self, TargetError> {
-        let refused = |error: io::Error| TargetError::new(destination, error);
-        fs::create_dir_all(destination).map_err(refused)?;
-        let flags = HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = open(destination, flags, Mode::empty())
-            .and_then(Directory::hold)
-            .map(Arc::new)
-            .map_err(|error| refused(error.into()))?;
+        let root = fs::create_dir_all(destination).and_then(|()| Root::open(destination));
+        Self::of_root(root.map_err(|error| TargetError::new(destination, error))?, options)
+    }
+
+    /// Opens a directory as [`Self::open`] does.
+    pub fn of_root(root: Root, options: Options) -> Result<Self, TargetError> {
+        let destination = root.path().to_owned();
+        let refused = |error: io::Error| TargetError::new(&destination, error);
+        let root =
+            Directory::hold(root.into_handle()).map(Arc::new).map_err(|error| refused(error.into()))?;
         let private = Private::open(Arc::clone(&root)).map_err(|error| match error {
             Errno::NOTDIR => TargetError::Planted { path: destination.join(PRIVATE_FOLDER) },
             other => refused(other.into()),
