@@ -353,7 +353,7 @@ mod tests {
             "{}",
             &good[..good.len() / 2],
             &good.replace("laptop", "lap top"),
-            &good.replace("12D3", "12D4"),
+            &good.replace(&peer.to_string(), "0OIl"),
             &format!("[{one},{one}]"),
         ];
         for bad in damages {
