@@ -1,15 +1,15 @@
 //! Whatever a peer says, nothing panics, and nothing is kept beyond the limits.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ketch_protocol::{
+    difference::{Catalogue, CatalogueBuilder, RangeHash},
     limits::{DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
         Ask, Batch, Claim, Compression, Consent, Counts, Durability, Equality, Expand, Frames, Hashes, List,
-        Message, MessageError, Nodes, Offer, Parts, Place, Policy, Propose, RangeHash, Refuse, Removal,
-        RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals,
-        Want, encode,
+        Message, MessageError, Nodes, Offer, Parts, Place, Policy, Propose, Refuse, Removal, RemovalLimit,
+        Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -124,20 +124,22 @@ fn policy() -> impl Strategy<Value = Policy> {
     ];
     let equality = select(&[Equality::Content, Equality::Size, Equality::Checksum]);
     let durability = select(&[Durability::None, Durability::Session, Durability::File]);
-    (removal, equality, durability, any::<[bool; 6]>()).prop_map(|(removal, equality, durability, choices)| {
-        let [existing, ignore_existing, update, find_moves, delta, preview] = choices;
-        Policy {
-            removal,
-            existing,
-            ignore_existing,
-            update,
-            equality,
-            find_moves,
-            delta,
-            preview,
-            durability,
-        }
-    })
+    (removal, equality, durability, any::<[bool; 6]>()).prop_map(
+        |(removal, equality, durability, choices)| {
+            let [existing, ignore_existing, update, find_moves, delta, preview] = choices;
+            Policy {
+                removal,
+                existing,
+                ignore_existing,
+                update,
+                equality,
+                find_moves,
+                delta,
+                preview,
+                durability,
+            }
+        },
+    )
 }
 
 fn propose() -> impl Strategy<Value = Propose> {
@@ -193,6 +195,23 @@ fn range_hashes() -> impl Strategy<Value = Vec<RangeHash>> {
     vec((0u8..3).prop_map(|byte| RangeHash([byte; 16])), 0..4)
 }
 
+/// A proposal that an ask would answer.
+fn propose_what(ask: &Ask) -> Propose {
+    Propose {
+        version: VERSION,
+        session: ask.session,
+        place: Place { share: ShareName::parse("photos").unwrap(), path: None },
+        selection: Selection::default(),
+        policy: Policy { preview: ask.preview, ..Policy::default() },
+    }
+}
+
+fn catalogue(entries: &[Entry]) -> Arc<Catalogue> {
+    let mut builder = CatalogueBuilder::new([9; 16]);
+    entries.iter().for_each(|entry| builder.push(entry));
+    Arc::new(builder.finish())
+}
+
 /// Messages of a comparison.
 fn comparison() -> impl Strategy<Value = Message> {
     let root = (0u8..3, 0u32..4, 0u64..9, totals()).prop_map(|(byte, levels, entries, totals)| {
@@ -201,10 +220,12 @@ fn comparison() -> impl Strategy<Value = Message> {
     prop_oneof![
         root,
         (0u32..3, ascending()).prop_map(|(level, nodes)| Message::Expand(Expand { level, nodes })),
-        (0u32..3, 0u64..9, range_hashes())
-            .prop_map(|(level, first, hashes)| Message::Nodes(Nodes { level, first, hashes })),
-        (ascending(), any::<bool>())
-            .prop_map(|(leaves, complete)| Message::List(List { leaves, complete })),
+        (0u32..3, 0u64..9, range_hashes()).prop_map(|(level, first, hashes)| Message::Nodes(Nodes {
+            level,
+            first,
+            hashes
+        })),
+        (ascending(), any::<bool>()).prop_map(|(leaves, complete)| Message::List(List { leaves, complete })),
     ]
 }
 
@@ -381,7 +402,11 @@ proptest! {
     #[test]
     fn no_order_of_messages_makes_a_sender_panic(ask in ask(), messages in vec(message(), 0..30)) {
         use sender::{Action, Input};
-        let mut machine = Sender::default();
+        let mut machine = if ask.claim == Claim::Proposed {
+            Sender::propose(propose_what(&ask)).0
+        } else {
+            Sender::default()
+        };
         let entries = ["a", "b", "c", "d"].map(|name| {
             let path = EntryPath::parse(name.as_bytes()).unwrap();
             Entry::new(path, EntryKind::File { size: 20 << 20 }, 0o644, Timestamp::default())
@@ -391,12 +416,20 @@ proptest! {
             Input::Admitted { estimate: None },
             Input::Listed { entries: entries.to_vec(), problems: Vec::new() },
         ];
-        let inputs = prelude.into_iter().chain(messages.into_iter().map(Input::Message));
-        let mut ended = false;
-        for (second, input) in inputs.enumerate() {
-            for action in machine.handle(input, Duration::from_secs(second as u64)) {
+        let mut inputs: Vec<Input> =
+            prelude.into_iter().chain(messages.into_iter().map(Input::Message)).rev().collect();
+        let (mut ended, mut second) = (false, 0);
+        while let Some(input) = inputs.pop() {
+            second += 1;
+            for action in machine.handle(input, Duration::from_secs(second)) {
                 prop_assert!(!ended, "{action:?} follows the end");
                 ended = matches!(action, Action::End(_));
+                if action == Action::Catalogue {
+                    inputs.push(Input::Catalogued { catalogue: catalogue(&entries), problems: Vec::new() });
+                }
+            }
+            if machine.may_announce() {
+                inputs.push(Input::Room);
             }
         }
     }
@@ -404,10 +437,16 @@ proptest! {
     #[test]
     fn no_order_of_messages_makes_a_receiver_panic(ask in ask(), messages in vec(message(), 0..30)) {
         use receiver::{Action, Answer, Input, Outcome};
-        let (mut machine, _) = Receiver::new(ask);
+        let (mut machine, _) = if ask.claim == Claim::Proposed {
+            Receiver::answer(propose_what(&ask))
+        } else {
+            Receiver::new(ask.clone())
+        };
         let offer = Message::Offer(Offer { version: VERSION, estimate: None });
         let mut inputs: Vec<Input> =
             [offer].into_iter().chain(messages).rev().map(Input::Message).collect();
+        // What answers a proposal is said before the offer is heard.
+        inputs.push(Input::Admitted { target: ask.target });
         let (mut ended, mut second) = (false, 0);
         while let Some(input) = inputs.pop() {
             second += 1;
@@ -417,11 +456,16 @@ proptest! {
                     Action::Plan { first, .. } => {
                         inputs.push(Input::Outcomes(vec![(first, Outcome::Created)]));
                     }
-                    Action::Admit(_) => inputs.push(Input::Denied),
+                    Action::Catalogue => {
+                        inputs.push(Input::Catalogued { catalogue: catalogue(&[]), agreed: None });
+                    }
                     Action::Consult { .. } => inputs.push(Input::Consent(Answer::Yes)),
                     Action::Finish => inputs.push(Input::Finished { late: Vec::new() }),
                     Action::End(_) => ended = true,
-                    Action::Send(_) | Action::Offered(_) | Action::Report(_) => {}
+                    Action::Send(_) | Action::Admit(_)
+                    | Action::Offered(_)
+                    | Action::Compared
+                    | Action::Report(_) => {}
                 }
             }
         }

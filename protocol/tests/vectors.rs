@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use ketch_protocol::{
+    difference::RangeHash,
     hash::{ContentHash, Hasher},
     io::StreamKind,
     limits::{self, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
         Ask, Batch, Claim, Compression, Consent, Counts, Durability, Expand, Frames, Hashes, List, Message,
-        Nodes, Offer, Place, Policy, Propose, RangeHash, Refuse, Removal, RemovalLimit, Root, Rules, Run,
-        Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
+        Nodes, Offer, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules, Run, Secret,
+        Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -95,8 +96,7 @@ fn gone() -> Problem {
 
 const TOTALS: Totals = Totals { entries: 5, bytes: 18, problems: 1 };
 
-const COUNTS: Counts =
-    Counts { listed: 6, sent: 3, kept: 1, skipped: 1, failed: 1, removed: 0, problems: 2 };
+const COUNTS: Counts = Counts { listed: 6, sent: 3, kept: 1, skipped: 1, failed: 1, removed: 0, problems: 2 };
 
 fn run(first: u64, count: u64) -> Vec<Run> {
     vec![Run { first, count }]
@@ -144,7 +144,11 @@ fn others() -> Vec<Message> {
             totals: Totals { entries: 40, bytes: 1_000, problems: 0 },
         }),
         Message::Expand(Expand { level: 1, nodes: run(0, 1) }),
-        Message::Nodes(Nodes { level: 0, first: 0, hashes: [0xc1, 0xc2].map(|byte| RangeHash([byte; 16])).into() }),
+        Message::Nodes(Nodes {
+            level: 0,
+            first: 0,
+            hashes: [0xc1, 0xc2].map(|byte| RangeHash([byte; 16])).into(),
+        }),
         Message::List(List { leaves: run(1, 1), complete: true }),
         Message::Settled(Settled {
             updated: run(0, 1),
@@ -325,6 +329,7 @@ fn a_sender_says_its_side_of_the_example() {
             Action::End(ending) => endings.push(ending),
             Action::Admit(_)
             | Action::List
+            | Action::Catalogue
             | Action::Read(_)
             | Action::Report(_)
             | Action::Settled { .. }
@@ -368,6 +373,8 @@ fn a_receiver_says_its_side_of_the_example() {
             Action::End(ending) => endings.push(ending),
             Action::Admit(_)
             | Action::Offered(_)
+            | Action::Catalogue
+            | Action::Compared
             | Action::Consult { .. }
             | Action::Plan { .. }
             | Action::Finish
@@ -412,6 +419,11 @@ fn the_document_names_every_limit_with_its_value() {
         ("BATCH_ENTRIES", limits::BATCH_ENTRIES as u64),
         ("WINDOW_ENTRIES", limits::WINDOW_ENTRIES),
         ("WINDOW_BYTES", limits::WINDOW_BYTES),
+        ("LEAF_ENTRIES", limits::LEAF_ENTRIES as u64),
+        ("LEAF_BYTES", limits::LEAF_BYTES as u64),
+        ("NODE_CHILDREN", limits::NODE_CHILDREN as u64),
+        ("LEVELS", u64::from(limits::LEVELS)),
+        ("NARROWING_NODES", limits::NARROWING_NODES as u64),
         ("BATCH_PROBLEMS", limits::BATCH_PROBLEMS as u64),
         ("PARTS_RUNS", limits::PARTS_RUNS as u64),
         ("WANTS_PER_SPAN", limits::WANTS_PER_SPAN),

@@ -1,27 +1,87 @@
 //! Compares announced entries with the target, in their order: the blocking work between the manifest and
 //! the content.
 
-use std::sync::Arc;
+use std::{iter::Peekable, sync::Arc};
 
 use ketch_protocol::{
+    difference::Narrowing,
     manifest::{Entry, EntryId},
     message::Run,
+    path::EntryPath,
     problem::Reason,
     record::segment::Span,
     session::{Stop, receiver::Outcome},
 };
 
+use tokio::{sync::mpsc, time::Instant};
+
 use super::{
+    receiving::Work,
     registry::{Awaited, Comparison, Incoming},
     storing::{EndCause, Store, Stored, await_content},
 };
 use crate::tree::{Plan, Trouble};
 
-/// Plans one batch after another.
+/// What the planner is told, in this order.
 #[derive(Debug)]
-pub(super) struct Planning {
+pub(super) enum Order {
+    /// The trees were compared: what of the target equals nothing of the sender.
+    Compared(Option<Box<Narrowing>>),
+    /// The sender or this side has a problem there: nothing is removed at this path or below.
+    Spare(EntryPath),
+    /// Compare these with the target and make what has no content.
+    Plan {
+        /// Id of the first; the others follow.
+        first: EntryId,
+        /// The entries.
+        entries: Vec<Arc<Entry>>,
+    },
+    /// Everything listed is settled.
+    Finish,
+}
+
+/// Plans one batch after another until the session ends or everything is in place.
+pub(super) fn plan_all(
+    store: Arc<Store>,
+    free_bytes: u64,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    report: &mpsc::Sender<Work>,
+) {
+    let mut spared = Vec::new();
+    let mut narrowing = None;
+    let mut next = orders.blocking_recv();
+    loop {
+        match next {
+            Some(Order::Compared(compared)) => narrowing = compared,
+            Some(Order::Spare(path)) => spared.push(path),
+            Some(Order::Plan { .. } | Order::Finish) | None => break,
+        }
+        next = orders.blocking_recv();
+    }
+    let own = narrowing.iter().flat_map(|narrowing| narrowing.unmatched_entries());
+    let mut planning = Planning::new(store, free_bytes, own);
+    while let Some(order) = next {
+        match order {
+            // It comes before everything else.
+            Order::Compared(_) => {}
+            Order::Spare(path) => spared.push(path),
+            Order::Plan { first, entries } => {
+                if report.blocking_send(Work::Stored(planning.plan(first, &entries))).is_err() {
+                    return;
+                }
+            }
+            Order::Finish => return planning.finish(&spared, report),
+        }
+        next = orders.blocking_recv();
+    }
+}
+
+/// Plans one batch after another.
+struct Planning<I: Iterator> {
     store: Arc<Store>,
     space: Space,
+    /// What the target has that equals nothing of the sender, in order.
+    own: Peekable<I>,
 }
 
 /// Guards against a disk that cannot hold what is coming.
@@ -31,14 +91,27 @@ struct Space {
     needed_bytes: u64,
 }
 
-impl Planning {
+impl<I: Iterator<Item = Entry>> Planning<I> {
     /// `free_bytes` is what the target could take when the session began.
-    pub(super) fn new(store: Arc<Store>, free_bytes: u64) -> Self {
-        Self { store, space: Space { free_bytes, needed_bytes: 0 } }
+    fn new(store: Arc<Store>, free_bytes: u64, own: I) -> Self {
+        Self { store, space: Space { free_bytes, needed_bytes: 0 }, own: own.peekable() }
+    }
+
+    /// Completes the directories and makes all durable.
+    fn finish(self, _spared: &[EntryPath], report: &mpsc::Sender<Work>) {
+        let target = &self.store.target;
+        let late = target.finish();
+        let ready = Instant::now();
+        let work = match target.sync() {
+            Ok(()) => Work::Finished { late, ready },
+            Err(error) => Work::Stop(Stop::new(Reason::Internal, format_args!("syncing: {error}"))),
+        };
+        // The session has ended if nobody takes it.
+        let _ = report.blocking_send(work);
     }
 
     /// Plans a batch and lets its content in. Ends early when the session can't go on.
-    pub(super) fn plan(&mut self, first: EntryId, entries: &[Arc<Entry>]) -> Stored {
+    fn plan(&mut self, first: EntryId, entries: &[Arc<Entry>]) -> Stored {
         let mut stored = Stored::default();
         let mut awaited = Vec::new();
         for (entry, id) in entries.iter().zip(first.0..) {

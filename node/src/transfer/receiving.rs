@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use ketch_protocol::{
+    difference::Catalogue,
     io::NoMessage,
-    manifest::{Entry, EntryId},
+    manifest::EntryId,
     message::{Ask, Offer, Propose, TargetView},
     path::EntryPath,
     problem::{Problem, Reason},
@@ -25,8 +26,9 @@ use super::{
     data_in::bring,
     event::{Change, Consultation, Event, Progress, Report},
     line::{Line, leave},
-    planning::Planning,
+    planning::{Order, plan_all},
     pulse::Pulse,
+    sides::OwnTree,
     storing::{EndCause, Store, Stored},
     targets::Heard,
 };
@@ -58,7 +60,9 @@ pub(super) struct Receiving {
     ready: Duration,
     answer: Option<oneshot::Receiver<Answer>>,
     report: mpsc::Sender<Work>,
-    plans: Option<mpsc::UnboundedSender<Plan>>,
+    orders: Option<mpsc::UnboundedSender<Order>>,
+    /// Lists the target, to compare it.
+    own: Option<OwnTree>,
     heard: Heard,
     /// Whether every change of the target is told.
     itemize: bool,
@@ -75,12 +79,14 @@ pub(super) struct CutShort {
     pub(super) unfinished: Unfinished,
 }
 
-type Plan = (EntryId, Vec<Arc<Entry>>);
-
 /// What the work beside the loop reports.
 pub(super) enum Work {
     /// Entries were planned or stored.
     Stored(Stored),
+    /// The target was listed.
+    Catalogued(Arc<Catalogue>),
+    /// What was there and was not listed is gone.
+    Removed(Vec<EntryPath>),
     /// Everything is in place.
     Finished { late: Vec<Problem>, ready: Instant },
     /// The session can't go on.
@@ -150,11 +156,17 @@ impl Receiving {
             answer: None,
             // Replaced when the loop begins.
             report: mpsc::channel(1).0,
-            plans: None,
+            orders: None,
+            own: None,
             heard: Heard::default(),
             itemize: false,
             changes: Vec::new(),
         }
+    }
+
+    /// Compares the target with the source, listing it by `own`.
+    pub(super) fn comparing(self, own: Option<OwnTree>) -> Self {
+        Self { own, ..self }
     }
 
     /// Tells every change of the target.
@@ -176,7 +188,7 @@ impl Receiving {
         let mut streams = JoinSet::new();
         let (report, mut reports) = mpsc::channel(REPORTS);
         self.report = report;
-        self.plans = Some(self.start_planning());
+        self.orders = Some(self.start_planning());
         let mut pulse = Pulse::new();
         let mut stopped = false;
         let ending = loop {
@@ -212,7 +224,7 @@ impl Receiving {
         };
         self.store.registry.close();
         streams.abort_all();
-        self.plans = None;
+        self.orders = None;
         line.leave(leave(&ending)).await;
         self.conclude(ending).await
     }
@@ -231,6 +243,11 @@ impl Receiving {
                 return;
             }
             Wake::Work(Work::Stop(stop)) => Input::Stop(stop),
+            Wake::Work(Work::Catalogued(catalogue)) => Input::Catalogued { catalogue, agreed: None },
+            Wake::Work(Work::Removed(paths)) => {
+                self.changes.extend(paths.iter().map(|path| (Change::Removed, path.clone())));
+                Input::Removed(paths)
+            }
             Wake::Work(Work::Finished { late, ready }) => {
                 self.ready = ready - self.started;
                 Input::Finished { late }
@@ -274,14 +291,19 @@ impl Receiving {
                     Action::Send(message) => line.say(&message),
                     // A proposal was judged before.
                     Action::Admit(_) => {}
+                    Action::Catalogue => self.start_catalogue(),
+                    Action::Compared => {
+                        let narrowing = self.receiver.take_narrowing().map(Box::new);
+                        self.order(Order::Compared(narrowing));
+                    }
                     Action::Offered(offer) => self.offered(offer).await,
                     Action::Consult { complete } => self.consult(complete).await,
-                    Action::Plan { first, entries } => {
-                        // A planner that is gone has ended the session with a report of its own.
-                        let _ = self.plans.as_ref().map(|plans| plans.send((first, entries)));
+                    Action::Plan { first, entries } => self.order(Order::Plan { first, entries }),
+                    Action::Finish => self.order(Order::Finish),
+                    Action::Report(problem) => {
+                        self.order(Order::Spare(problem.path.clone()));
+                        self.tell(Event::Problem(problem)).await;
                     }
-                    Action::Finish => self.start_finishing(),
-                    Action::Report(problem) => self.tell(Event::Problem(problem)).await,
                     Action::End(ending) => return Some(ending),
                 }
             }
@@ -324,29 +346,27 @@ impl Receiving {
         let _ = self.events.send(event).await;
     }
 
-    fn start_planning(&self) -> mpsc::UnboundedSender<Plan> {
+    fn start_planning(&self) -> mpsc::UnboundedSender<Order> {
         // Bounded by the window of the protocol.
-        let (plans, mut planned) = mpsc::unbounded_channel::<Plan>();
-        let mut planning = Planning::new(Arc::clone(&self.store), self.free_bytes);
-        let report = self.report.clone();
-        tokio::task::spawn_blocking(move || {
-            while let Some((first, entries)) = planned.blocking_recv() {
-                if report.blocking_send(Work::Stored(planning.plan(first, &entries))).is_err() {
-                    return;
-                }
-            }
-        });
-        plans
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let (store, free_bytes, report) = (Arc::clone(&self.store), self.free_bytes, self.report.clone());
+        tokio::task::spawn_blocking(move || plan_all(store, free_bytes, ordered, &report));
+        orders
     }
 
-    fn start_finishing(&self) {
-        let (store, report) = (Arc::clone(&self.store), self.report.clone());
+    fn order(&self, order: Order) {
+        // A planner that is gone has ended the session with a report of its own.
+        let _ = self.orders.as_ref().map(|orders| orders.send(order));
+    }
+
+    fn start_catalogue(&mut self) {
+        let (Some(own), report) = (self.own.take(), self.report.clone()) else { return };
         tokio::task::spawn_blocking(move || {
-            let late = store.target.finish();
-            let ready = Instant::now();
-            let work = match store.target.sync() {
-                Ok(()) => Work::Finished { late, ready },
-                Err(error) => Work::Stop(Stop::new(Reason::Internal, format_args!("syncing: {error}"))),
+            let work = match own.catalogue() {
+                Ok(catalogue) => Work::Catalogued(Arc::new(catalogue)),
+                Err(error) => {
+                    Work::Stop(Stop::new(Reason::Internal, format_args!("listing the target: {error}")))
+                }
             };
             // The session has ended if nobody takes it.
             let _ = report.blocking_send(work);

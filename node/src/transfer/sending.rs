@@ -13,7 +13,11 @@ use ketch_protocol::{
         sender::{Action, Input, Sender},
     },
 };
-use tokio::{sync::mpsc, task::JoinSet, time::Instant};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -26,6 +30,7 @@ use super::{
     pulse::{Broken, Pulse},
     queue::Queue,
     serve,
+    sides::catalogue,
 };
 use crate::{
     swarm::{Connection, Stream},
@@ -83,6 +88,7 @@ pub(super) struct Sending {
     queue: Arc<Queue>,
     streams: JoinSet<Result<(), Broken>>,
     listing: Option<mpsc::Receiver<Listed>>,
+    catalogued: Option<oneshot::Receiver<Input>>,
     list_complete: bool,
     listed: Totals,
     moved: Arc<Moved>,
@@ -113,6 +119,7 @@ impl Sending {
             queue: Arc::default(),
             streams: JoinSet::new(),
             listing: None,
+            catalogued: None,
             list_complete: false,
             listed: Totals::default(),
             moved: Arc::default(),
@@ -169,6 +176,8 @@ impl Sending {
                     Err(NoMessage::Violation(violation)) => Input::Violation(violation),
                 },
                 listed = next_listed(&mut self.listing), if may_list => self.hear_listed(listed),
+                made = catalogue_made(&mut self.catalogued) => made,
+                () = std::future::ready(()), if self.sender.may_announce() && !line.is_full() => Input::Room,
                 Some(ended) = self.streams.join_next() => {
                     if let Err(Broken(detail)) = ended.unwrap_or_else(|failed| Err(Broken(failed.to_string()))) {
                         pulse.note_broken(detail);
@@ -201,6 +210,7 @@ impl Sending {
                     Action::Send(message) => line.say(&message),
                     Action::Admit(ask) => self.judge(&ask).await,
                     Action::List => self.listing = self.source.clone().map(list),
+                    Action::Catalogue => self.start_catalogue(),
                     Action::Read(jobs) => self.queue.push(jobs),
                     Action::Report(problem) => self.tell(Event::Problem(problem)).await,
                     Action::Settled { fate, entries } => self.tell_settled(fate, &entries).await,
@@ -214,6 +224,22 @@ impl Sending {
             }
         }
         None
+    }
+
+    fn start_catalogue(&mut self) {
+        let Some(source) = self.source.clone() else { return };
+        let (report, made) = oneshot::channel();
+        self.catalogued = Some(made);
+        tokio::task::spawn_blocking(move || {
+            let input = match catalogue(&source) {
+                Ok((catalogue, problems)) => Input::Catalogued { catalogue: Arc::new(catalogue), problems },
+                Err(error) => {
+                    Input::Stop(Stop::new(Reason::Internal, format_args!("listing the source: {error}")))
+                }
+            };
+            // The session has ended if nobody takes it.
+            let _ = report.send(input);
+        });
     }
 
     async fn tell_settled(&self, fate: Fate, entries: &[Arc<Entry>]) {
@@ -312,6 +338,19 @@ impl Sending {
             }),
             Ending::Failed(error) => Err(error),
         }
+    }
+}
+
+/// The catalogue, once it is made; waits for ever where none is.
+async fn catalogue_made(catalogued: &mut Option<oneshot::Receiver<Input>>) -> Input {
+    let made = match catalogued {
+        Some(making) => making.await.ok(),
+        None => None,
+    };
+    *catalogued = None;
+    match made {
+        Some(input) => input,
+        None => std::future::pending().await,
     }
 }
 

@@ -192,11 +192,11 @@ impl Session {
         opened: Opened,
     ) -> Result<Report, SessionError> {
         self.log.began(propose.place.clone(), Direction::Push).await;
-        let Opened { target: OpenTarget { target, view, free_bytes }, data, heard, _held } = opened;
+        let Opened { target: OpenTarget { target, view, free_bytes, own }, data, heard, _held } = opened;
         let (connection, events) = (self.connection.clone(), self.log.events.clone());
         let store = Arc::new(Store::new(target));
         let receiving = Receiving::answer(connection, propose, view, store, free_bytes, events);
-        let stored = receiving.counting(heard).run(line, data, &self.stop).await;
+        let stored = receiving.comparing(own).counting(heard).run(line, data, &self.stop).await;
         stored.map_err(|cut| cut.error)
     }
 
@@ -209,23 +209,23 @@ impl Session {
         };
         actions.extend(receiver.handle(input, Duration::ZERO));
         self.log.turned_away(self.connection.peer(), why).await;
-        for action in &actions {
-            if let Action::Send(message) = action {
-                line.say(message);
+        let mut ended = None;
+        for action in actions {
+            match action {
+                Action::Send(message) => line.say(&message),
+                Action::End(Ending::Failed(error)) => ended = Some(error),
+                Action::End(Ending::Complete(_))
+                | Action::Admit(_)
+                | Action::Catalogue
+                | Action::Offered(_)
+                | Action::Compared
+                | Action::Consult { .. }
+                | Action::Plan { .. }
+                | Action::Finish
+                | Action::Report(_) => {}
             }
         }
         line.leave(Leave::WhenHeard).await;
-        let ended = actions.into_iter().find_map(|action| match action {
-            Action::End(Ending::Failed(error)) => Some(error),
-            Action::End(Ending::Complete(_))
-            | Action::Send(_)
-            | Action::Admit(_)
-            | Action::Offered(_)
-            | Action::Consult { .. }
-            | Action::Plan { .. }
-            | Action::Finish
-            | Action::Report(_) => None,
-        });
         ended.expect("a session that is denied ends")
     }
 }

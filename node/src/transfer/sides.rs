@@ -7,14 +7,15 @@ use std::{
 };
 
 use ketch_protocol::{
+    difference::{Catalogue, CatalogueBuilder},
     message::{Durability, Policy, TargetView},
-    problem::Reason,
+    problem::{Problem, Reason},
     session::Stop,
 };
 
 use super::SyncError;
 use crate::{
-    tree::{self, Root, Source, Target, TargetError},
+    tree::{self, Found, Root, Source, Target, TargetError},
     trust::shares::Admitted,
 };
 
@@ -24,6 +25,35 @@ pub(super) struct OpenTarget {
     pub(super) target: Target,
     pub(super) view: TargetView,
     pub(super) free_bytes: u64,
+    /// Lists it, where it is to be compared.
+    pub(super) own: Option<OwnTree>,
+}
+
+/// A tree to be catalogued.
+#[derive(Debug)]
+pub(super) struct OwnTree {
+    pub(super) source: Source,
+}
+
+impl OwnTree {
+    /// Lists it all.
+    pub(super) fn catalogue(self) -> io::Result<Catalogue> {
+        Ok(catalogue(&self.source)?.0)
+    }
+}
+
+/// The catalogue of a tree, and what of it is no entry.
+pub(super) fn catalogue(source: &Source) -> io::Result<(Catalogue, Vec<Problem>)> {
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).map_err(io::Error::other)?;
+    let (mut builder, mut problems) = (CatalogueBuilder::new(salt), Vec::new());
+    for found in source.scan() {
+        match found {
+            Found::Entry(entry) => builder.push(&entry),
+            Found::Problem(problem) => problems.push(problem),
+        }
+    }
+    Ok((builder.finish(), problems))
 }
 
 /// Opens the target on the side that dials; makes it where it is missing.
@@ -38,11 +68,18 @@ pub(super) fn open_local_source(path: PathBuf) -> Result<Source, SyncError> {
 }
 
 fn open_target(root: Root, options: tree::Options) -> Result<OpenTarget, SyncError> {
+    let listed = root.again().map_err(SyncError::LookAtTarget)?;
     let target = Target::of_root(root, options)?;
     let unused = target.is_empty().map_err(SyncError::LookAtTarget)? && target.unfinished().files == 0;
-    let view = if unused { TargetView::Empty } else { TargetView::Occupied };
     let free_bytes = target.free_bytes().map_err(SyncError::LookAtTarget)?;
-    Ok(OpenTarget { target, view, free_bytes })
+    let (view, own) = match unused {
+        true => (TargetView::Empty, None),
+        false => {
+            let source = Source::of_root(listed).map_err(SyncError::LookAtTarget)?;
+            (TargetView::Comparable, Some(OwnTree { source }))
+        }
+    };
+    Ok(OpenTarget { target, view, free_bytes, own })
 }
 
 /// How a policy has a target written.

@@ -109,7 +109,7 @@ impl Syncing<'_> {
         let store = Arc::new(Store::new(opened.target));
         let receiving =
             Receiving::ask(connection.clone(), ask, store, opened.free_bytes, self.events.clone());
-        let receiving = receiving.itemizing(self.request.itemize);
+        let receiving = receiving.comparing(opened.own).itemizing(self.request.itemize);
         let result = tokio::select! {
             result = receiving.run(Line::new(stream), data, self.stop) => result,
             never = arrivals.move_data() => match never {},

@@ -68,6 +68,11 @@ impl Root {
         self.below(path)
     }
 
+    /// The same directory once more.
+    pub fn again(&self) -> io::Result<Self> {
+        Ok(Self { handle: self.handle.try_clone()?, path: self.path.clone() })
+    }
+
     /// Its path when it was opened, to be shown and to tell it from others.
     pub fn path(&self) -> &Path {
         &self.path

@@ -129,6 +129,7 @@ impl Source {
                 self.scan = Scan::Left(self.tree.iter().rev().map(|(path, node)| node.entry(path)).collect());
             }
             Action::Read(jobs) => jobs.into_iter().for_each(|job| self.read(&job, now, link)),
+            Action::Catalogue => todo!(),
             Action::Report(problem) => self.reports.push(problem),
             Action::Settled { .. } | Action::Removed(_) => {}
             Action::End(ending) => self.ending = Some(ending),

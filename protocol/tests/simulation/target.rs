@@ -119,6 +119,8 @@ impl Target {
         match action {
             Action::Send(message) => link.send(Side::Receiver, CONTROL, &encode(&message), now),
             Action::Admit(_) => unreachable!("nobody proposes here"),
+            Action::Catalogue => todo!(),
+            Action::Compared => todo!(),
             Action::Offered(_) => {}
             Action::Consult { .. } => return self.answer.map(Input::Consent),
             Action::Plan { first, entries } => {
