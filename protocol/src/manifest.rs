@@ -310,8 +310,15 @@ mod tests {
     #[test]
     fn parts_of_a_tree_need_not_list_what_lies_above_them() {
         let mut order = Order::of_parts();
-        let parts =
-            [file("a/b/c"), directory("a/z"), file("a/z/x"), file("a-b"), file("b"), file("b-/c"), file("c/d")];
+        let parts = [
+            file("a/b/c"),
+            directory("a/z"),
+            file("a/z/x"),
+            file("a-b"),
+            file("b"),
+            file("b-/c"),
+            file("c/d"),
+        ];
         assert_eq!(parts.iter().try_for_each(|entry| order.admit(entry)), Ok(()));
     }
 
@@ -320,7 +327,10 @@ mod tests {
         let link = entry("a", EntryKind::Symlink { target: b"/etc"[..].into() });
         for (parts, expected) in [
             (vec![file("a"), file("a")], OrderError::Duplicate { path: file("a").path }),
-            (vec![file("b"), file("a")], OrderError::Unsorted { path: file("a").path, before: file("b").path }),
+            (
+                vec![file("b"), file("a")],
+                OrderError::Unsorted { path: file("a").path, before: file("b").path },
+            ),
             (vec![link, file("a/passwd")], OrderError::Orphan { path: file("a/passwd").path }),
             (vec![file("x/a"), file("x/a/b/c")], OrderError::Orphan { path: file("x/a/b/c").path }),
         ] {

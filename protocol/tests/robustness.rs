@@ -124,20 +124,22 @@ fn policy() -> impl Strategy<Value = Policy> {
     ];
     let equality = select(&[Equality::Content, Equality::Size, Equality::Checksum]);
     let durability = select(&[Durability::None, Durability::Session, Durability::File]);
-    (removal, equality, durability, any::<[bool; 6]>()).prop_map(|(removal, equality, durability, choices)| {
-        let [existing, ignore_existing, update, find_moves, delta, preview] = choices;
-        Policy {
-            removal,
-            existing,
-            ignore_existing,
-            update,
-            equality,
-            find_moves,
-            delta,
-            preview,
-            durability,
-        }
-    })
+    (removal, equality, durability, any::<[bool; 6]>()).prop_map(
+        |(removal, equality, durability, choices)| {
+            let [existing, ignore_existing, update, find_moves, delta, preview] = choices;
+            Policy {
+                removal,
+                existing,
+                ignore_existing,
+                update,
+                equality,
+                find_moves,
+                delta,
+                preview,
+                durability,
+            }
+        },
+    )
 }
 
 fn propose() -> impl Strategy<Value = Propose> {
@@ -201,10 +203,12 @@ fn comparison() -> impl Strategy<Value = Message> {
     prop_oneof![
         root,
         (0u32..3, ascending()).prop_map(|(level, nodes)| Message::Expand(Expand { level, nodes })),
-        (0u32..3, 0u64..9, range_hashes())
-            .prop_map(|(level, first, hashes)| Message::Nodes(Nodes { level, first, hashes })),
-        (ascending(), any::<bool>())
-            .prop_map(|(leaves, complete)| Message::List(List { leaves, complete })),
+        (0u32..3, 0u64..9, range_hashes()).prop_map(|(level, first, hashes)| Message::Nodes(Nodes {
+            level,
+            first,
+            hashes
+        })),
+        (ascending(), any::<bool>()).prop_map(|(leaves, complete)| Message::List(List { leaves, complete })),
     ]
 }
 

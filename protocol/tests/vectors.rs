@@ -95,8 +95,7 @@ fn gone() -> Problem {
 
 const TOTALS: Totals = Totals { entries: 5, bytes: 18, problems: 1 };
 
-const COUNTS: Counts =
-    Counts { listed: 6, sent: 3, kept: 1, skipped: 1, failed: 1, removed: 0, problems: 2 };
+const COUNTS: Counts = Counts { listed: 6, sent: 3, kept: 1, skipped: 1, failed: 1, removed: 0, problems: 2 };
 
 fn run(first: u64, count: u64) -> Vec<Run> {
     vec![Run { first, count }]
@@ -144,7 +143,11 @@ fn others() -> Vec<Message> {
             totals: Totals { entries: 40, bytes: 1_000, problems: 0 },
         }),
         Message::Expand(Expand { level: 1, nodes: run(0, 1) }),
-        Message::Nodes(Nodes { level: 0, first: 0, hashes: [0xc1, 0xc2].map(|byte| RangeHash([byte; 16])).into() }),
+        Message::Nodes(Nodes {
+            level: 0,
+            first: 0,
+            hashes: [0xc1, 0xc2].map(|byte| RangeHash([byte; 16])).into(),
+        }),
         Message::List(List { leaves: run(1, 1), complete: true }),
         Message::Settled(Settled {
             updated: run(0, 1),

@@ -53,12 +53,16 @@ impl Exit {
         match error {
             SessionError::Stopped(Stop { reason, .. }) => match reason {
                 Reason::Interrupted => Self::Interrupted,
-                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => Self::Guard,
+                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => {
+                    Self::Guard
+                }
                 Reason::NotAdmitted | Reason::Declined | Reason::Busy => Self::Unreachable,
                 Reason::Version | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
             },
             SessionError::Refused(Stop { reason, .. }) => match reason {
-                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => Self::Guard,
+                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => {
+                    Self::Guard
+                }
                 Reason::NotAdmitted | Reason::Declined | Reason::Version | Reason::Busy => Self::Unreachable,
                 Reason::Interrupted | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
             },
@@ -90,7 +94,7 @@ impl Exit {
 
     fn of_receive(error: &ReceiveError) -> Self {
         match error {
-            ReceiveError::Target(TargetError::Failed { .. })
+            ReceiveError::Target(TargetError::Trash(_) | TargetError::Failed { .. })
             | ReceiveError::LookAtTarget(_)
             | ReceiveError::Random(_) => Self::Failed,
             ReceiveError::Target(
@@ -99,7 +103,8 @@ impl Exit {
                 | TargetError::NotDirectory { .. }
                 | TargetError::Planted { .. },
             ) => Self::Guard,
-            ReceiveError::NoAddress { .. }
+            ReceiveError::Target(TargetError::Busy { .. })
+            | ReceiveError::NoAddress { .. }
             | ReceiveError::Dial(_)
             | ReceiveError::Stream(_)
             | ReceiveError::Control(_)

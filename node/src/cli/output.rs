@@ -234,9 +234,7 @@ fn summary_line(side: Side, report: &Report) -> String {
         Side::Receiver => "stored",
     };
     let mut line = format!("{verb} {} of {}", format::count(sent), format::entries(listed));
-    for (number, what) in
-        [(kept, "kept"), (skipped, "skipped"), (failed, "failed"), (removed, "removed")]
-    {
+    for (number, what) in [(kept, "kept"), (skipped, "skipped"), (failed, "failed"), (removed, "removed")] {
         if number > 0 {
             line.push_str(&format!(", {} {what}", format::count(number)));
         }

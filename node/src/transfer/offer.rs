@@ -208,7 +208,8 @@ pub(super) struct Judge {
 impl Judge {
     /// Admits the peer, or says why not, for the local user.
     pub(super) fn admit(&self, ask: &Ask) -> Result<(), AdmitError> {
-        let (Claim::Ticket(secret), TargetView::Empty | TargetView::Occupied) = (&ask.claim, ask.target) else {
+        let (Claim::Ticket(secret), TargetView::Empty | TargetView::Occupied) = (&ask.claim, ask.target)
+        else {
             return Err(Refusal::Claim.into());
         };
         lock(&self.offer).admit(self.peer, secret, now_s())?;

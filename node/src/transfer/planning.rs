@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ketch_protocol::{
     manifest::{Entry, EntryId},
     message::Run,
-    problem::Reason,
+    problem::{Cause, Problem, Reason},
     record::segment::Span,
     session::{Stop, receiver::Outcome},
 };
@@ -15,7 +15,7 @@ use super::{
     registry::{Awaited, Comparison, Incoming},
     storing::{EndCause, Store, Stored, await_content},
 };
-use crate::tree::{Plan, Trouble};
+use crate::tree::{Link, Plan, Trouble};
 
 /// Plans one batch after another.
 #[derive(Debug)]
@@ -65,9 +65,8 @@ impl Planning {
     ) -> Result<Outcome, Trouble> {
         let target = &self.store.target;
         match target.plan(entry)? {
-            Plan::Made => Ok(Outcome::Created),
-            Plan::Kept => Ok(Outcome::Kept),
-            Plan::Content => self.plan_content(id, entry, awaited),
+            Plan::Settled(fate) => Ok(fate.into()),
+            Plan::Content { .. } => self.plan_content(id, entry, awaited),
             Plan::Compare => match target.existing(entry) {
                 Ok(existing) => {
                     let comparison = Comparison::new(Arc::clone(entry), existing);
@@ -77,6 +76,8 @@ impl Planning {
                 Err(problem) if target.may_replace(entry).is_err() => Err(Trouble::Problem(problem)),
                 Err(_) => self.plan_content(id, entry, awaited),
             },
+            Plan::Link => self.plan_link(entry),
+            Plan::Blocked => Err(unstorable(entry, "a directory is in the way")),
             Plan::Resume { kept_bytes } => {
                 self.space.need(entry, entry.size().saturating_sub(kept_bytes))?;
                 let incoming = Incoming::new(Arc::clone(entry), target.partial(entry)?);
@@ -84,6 +85,14 @@ impl Planning {
                 awaited.push((id, Awaited::Ranges(Arc::new(incoming))));
                 Ok(outcome)
             }
+        }
+    }
+
+    /// Links to a file that is there; what is still to come is not waited for.
+    fn plan_link(&self, entry: &Entry) -> Result<Outcome, Trouble> {
+        match self.store.target.link(entry)? {
+            Link::Settled(fate) => Ok(fate.into()),
+            Link::NotYet => Err(unstorable(entry, "the file that it is another name of is not stored yet")),
         }
     }
 
@@ -97,6 +106,10 @@ impl Planning {
         awaited.push((id, await_content(&self.store.target, entry)?));
         Ok(Outcome::Content)
     }
+}
+
+fn unstorable(entry: &Entry, detail: &str) -> Trouble {
+    Trouble::Problem(Problem::new(entry.path.clone(), Cause::Unwritable, detail))
 }
 
 /// What is needed of a file of which parts are stored: their hashes, and the content of the others.

@@ -190,9 +190,9 @@ impl Storing {
             Current::Whole { id, entry, hasher, file } => {
                 check_hash(&entry, hash, hasher.finish()).map_err(|problem| Failure::Entry(id, problem))?;
                 match file.commit() {
-                    Ok(()) => {
+                    Ok(fate) => {
                         self.store.registry.settle(id);
-                        Ok(Some((id, Outcome::Created)))
+                        Ok(Some((id, fate.into())))
                     }
                     Err(trouble) => self.not_named(id, entry, trouble),
                 }
@@ -222,9 +222,9 @@ impl Storing {
         if !incoming.is_last_stored() {
             return Ok(None);
         }
-        incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
+        let fate = incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
         self.store.registry.settle(id);
-        Ok(Some((id, Outcome::Created)))
+        Ok(Some((id, fate.into())))
     }
 
     fn aborted(&mut self, cause: Cause, detail: String) -> Taken {
@@ -288,9 +288,9 @@ impl Storing {
         match verdict {
             Verdict::Open => Ok(None),
             Verdict::Equal => {
-                target.keep(entry).map_err(failure)?;
+                let fate = target.keep(entry).map_err(failure)?;
                 self.store.registry.settle(id);
-                Ok(Some((id, Outcome::Kept)))
+                Ok(Some((id, fate.into())))
             }
             Verdict::Different => {
                 target.may_replace(entry).map_err(|problem| failure(Trouble::Problem(problem)))?;

@@ -120,7 +120,11 @@ async fn lies_about_what_is_stored_are_refused() {
     let stored = settled(Settled { created: run(0, 3), ..Settled::default() });
     let done = |sent| encode(&Message::Done(Counts { listed: 3, sent, ..Counts::default() }));
     is_violation(&[
-        ("never announced", settled(Settled { created: run(7, 1), ..Settled::default() }), "it named entry 7"),
+        (
+            "never announced",
+            settled(Settled { created: run(7, 1), ..Settled::default() }),
+            "it named entry 7",
+        ),
         ("without end", settled(Settled { kept: run(0, 1 << 40), ..Settled::default() }), "it named entry 3"),
         ("twice", [stored.clone(), stored.clone()].concat(), "it named entry 0"),
         ("done too early", done(3), "\"done\" came while waiting for settled"),

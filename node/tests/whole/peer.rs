@@ -11,9 +11,7 @@ use ketch::{
 use ketch_protocol::{
     io::{MessageReader, NoMessage, StreamKind},
     limits::VERSION,
-    message::{
-        Ask, Claim, Consent, Message, Offer, Secret, Selection, SessionId, TargetView, encode,
-    },
+    message::{Ask, Claim, Consent, Message, Offer, Secret, Selection, SessionId, TargetView, encode},
     problem::Reason,
 };
 use tokio::time::timeout;

@@ -14,7 +14,8 @@ use crate::{
     limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
     message::{
-        Ask, Claim, Consent, Counts, Message, Offer, Propose, Run, Selection, Settled, TargetView, Totals,
+        Ask, Claim, Consent, Counts, Fate, Message, Offer, Propose, Run, Selection, Settled, TargetView,
+        Totals,
     },
     path::EntryPath,
     problem::{Problem, Reason},
@@ -98,6 +99,18 @@ pub enum Outcome {
         /// Ranges whose hash is needed.
         digest: Vec<Run>,
     },
+}
+
+impl From<Fate> for Outcome {
+    fn from(fate: Fate) -> Self {
+        match fate {
+            Fate::Created => Self::Created,
+            Fate::Updated => Self::Updated,
+            Fate::Described => Self::Described,
+            Fate::Kept => Self::Kept,
+            Fate::Skipped => Self::Skipped,
+        }
+    }
 }
 
 /// What to do.
@@ -371,7 +384,9 @@ impl Receiver {
     }
 
     fn note_removed(&mut self, paths: Vec<EntryPath>) -> Actions {
-        let (State::Storing(storing) | State::Finishing(storing)) = &mut self.state else { return Vec::new() };
+        let (State::Storing(storing) | State::Finishing(storing)) = &mut self.state else {
+            return Vec::new();
+        };
         let mut actions = Vec::new();
         for path in paths {
             storing.note_removed(path);
@@ -381,7 +396,9 @@ impl Receiver {
     }
 
     fn note_planned(&mut self, bytes: u64) -> Actions {
-        let (State::Storing(storing) | State::Finishing(storing)) = &mut self.state else { return Vec::new() };
+        let (State::Storing(storing) | State::Finishing(storing)) = &mut self.state else {
+            return Vec::new();
+        };
         storing.note_planned(bytes);
         Vec::new()
     }

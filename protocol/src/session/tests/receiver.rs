@@ -176,7 +176,10 @@ fn problems_of_the_manifest_are_reported_and_counted() {
         Message::Manifest(Batch { first: EntryId(0), entries: Vec::new(), problems: problems.clone() });
     let reports: Vec<Action> = problems.into_iter().map(Action::Report).collect();
     assert_eq!(hear(&mut receiver, told), reports);
-    assert_eq!(receiver.counts(), Counts { listed: 2, skipped: 1, failed: 1, problems: 2, ..Counts::default() });
+    assert_eq!(
+        receiver.counts(),
+        Counts { listed: 2, skipped: 1, failed: 1, problems: 2, ..Counts::default() }
+    );
     assert_eq!(end_list(&mut receiver), [Action::Finish]);
 }
 
