@@ -117,7 +117,8 @@ impl Exit {
 
     fn of_target(error: &TargetError) -> Self {
         match error {
-            TargetError::Failed { .. } => Self::Failed,
+            TargetError::Trash(_) | TargetError::Failed { .. } => Self::Failed,
+            TargetError::Busy { .. } => Self::Unreachable,
             TargetError::NoSpace { .. }
             | TargetError::ReadOnly { .. }
             | TargetError::NotDirectory { .. }

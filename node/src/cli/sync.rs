@@ -8,11 +8,11 @@ use ketch::{
     transfer::{self, Direction, SyncError, SyncRequest},
     trust::{Book, book::addresses_of},
 };
-use ketch_protocol::message::{Compression, Durability, Equality, Hashes, Policy, Removal, Selection};
+use ketch_protocol::message::{Compression, Equality, Hashes, Policy, Removal, Selection};
 use tokio::sync::mpsc;
 
 use super::{
-    args::{self, CompressionName, DurabilityName},
+    args::{self, CompressionName},
     endpoint::{Endpoint, SharedTree},
     exit::{Exit, Usage},
     load_identity,
@@ -123,11 +123,7 @@ fn policy(command: &args::Sync) -> Policy {
         find_moves: command.find_moves,
         delta: !command.no_delta,
         preview: command.dry_run,
-        durability: match command.durability {
-            DurabilityName::None => Durability::None,
-            DurabilityName::Session => Durability::Session,
-            DurabilityName::File => Durability::File,
-        },
+        durability: command.durability.into(),
     }
 }
 

@@ -7,6 +7,7 @@
 //! (`reading`, `storing`) that turns files into blocks or blocks into files, many small files at a time.
 
 mod arrivals;
+mod beside;
 mod connect;
 mod data_in;
 mod data_out;

@@ -6,7 +6,7 @@ use ketch_protocol::{
     difference::Catalogue,
     io::NoMessage,
     manifest::EntryId,
-    message::{Ask, Offer, Propose, TargetView},
+    message::{Ask, Offer, Propose, Removal, TargetView},
     path::EntryPath,
     problem::{Problem, Reason},
     session::{
@@ -26,7 +26,7 @@ use super::{
     data_in::bring,
     event::{Change, Consultation, Event, Progress, Report},
     line::{Line, leave},
-    planning::{Order, plan_all},
+    planning::{Order, Task, plan_all},
     pulse::Pulse,
     sides::OwnTree,
     storing::{EndCause, Store, Stored},
@@ -61,8 +61,14 @@ pub(super) struct Receiving {
     answer: Option<oneshot::Receiver<Answer>>,
     report: mpsc::Sender<Work>,
     orders: Option<mpsc::UnboundedSender<Order>>,
+    /// What is to be removed.
+    removal: Removal,
     /// Lists the target, to compare it.
     own: Option<OwnTree>,
+    /// Entries of the target before the session, once it was listed.
+    own_entries: u64,
+    /// How many entries wait for others to be settled.
+    waiting: usize,
     heard: Heard,
     /// Whether every change of the target is told.
     itemize: bool,
@@ -157,16 +163,19 @@ impl Receiving {
             // Replaced when the loop begins.
             report: mpsc::channel(1).0,
             orders: None,
+            removal: Removal::Nothing,
             own: None,
+            own_entries: 0,
+            waiting: 0,
             heard: Heard::default(),
             itemize: false,
             changes: Vec::new(),
         }
     }
 
-    /// Compares the target with the source, listing it by `own`.
-    pub(super) fn comparing(self, own: Option<OwnTree>) -> Self {
-        Self { own, ..self }
+    /// Compares the target with the source, listing it by `own`, and removes what the sender does not have.
+    pub(super) fn comparing(self, own: Option<OwnTree>, removal: Removal) -> Self {
+        Self { own, removal, ..self }
     }
 
     /// Tells every change of the target.
@@ -243,7 +252,10 @@ impl Receiving {
                 return;
             }
             Wake::Work(Work::Stop(stop)) => Input::Stop(stop),
-            Wake::Work(Work::Catalogued(catalogue)) => Input::Catalogued { catalogue, agreed: None },
+            Wake::Work(Work::Catalogued(catalogue)) => {
+                self.own_entries = catalogue.totals().entries;
+                Input::Catalogued { catalogue, agreed: None }
+            }
             Wake::Work(Work::Removed(paths)) => {
                 self.changes.extend(paths.iter().map(|path| (Change::Removed, path.clone())));
                 Input::Removed(paths)
@@ -254,6 +266,7 @@ impl Receiving {
             }
             Wake::Work(Work::Stored(stored)) => {
                 self.note_changes(&stored.outcomes);
+                self.waiting += stored.waiting;
                 self.feed(Input::Outcomes(stored.outcomes));
                 match stored.end {
                     None => return,
@@ -278,6 +291,12 @@ impl Receiving {
 
     fn feed(&mut self, input: Input) {
         self.actions.extend(self.receiver.handle(input, self.began.elapsed()));
+        // Nothing else is open than what waits for others: those are settled.
+        if self.waiting > 0 && self.receiver.open_count() == self.waiting {
+            self.waiting = 0;
+            let (listed, complete) = self.receiver.listed();
+            self.order(Order::Others { listed: complete.then_some(listed) });
+        }
     }
 
     /// Carries out what the machine decided; the ending, once there is one.
@@ -294,12 +313,12 @@ impl Receiving {
                     Action::Catalogue => self.start_catalogue(),
                     Action::Compared => {
                         let narrowing = self.receiver.take_narrowing().map(Box::new);
-                        self.order(Order::Compared(narrowing));
+                        self.order(Order::Compared { narrowing, own_entries: self.own_entries });
                     }
                     Action::Offered(offer) => self.offered(offer).await,
                     Action::Consult { complete } => self.consult(complete).await,
                     Action::Plan { first, entries } => self.order(Order::Plan { first, entries }),
-                    Action::Finish => self.order(Order::Finish),
+                    Action::Finish => self.order(Order::Finish { listed: self.receiver.listed().0 }),
                     Action::Report(problem) => {
                         self.order(Order::Spare(problem.path.clone()));
                         self.tell(Event::Problem(problem)).await;
@@ -349,8 +368,9 @@ impl Receiving {
     fn start_planning(&self) -> mpsc::UnboundedSender<Order> {
         // Bounded by the window of the protocol.
         let (orders, ordered) = mpsc::unbounded_channel();
-        let (store, free_bytes, report) = (Arc::clone(&self.store), self.free_bytes, self.report.clone());
-        tokio::task::spawn_blocking(move || plan_all(store, free_bytes, ordered, &report));
+        let (store, free_bytes, removal) = (Arc::clone(&self.store), self.free_bytes, self.removal);
+        let (task, report) = (Task { store, free_bytes, removal }, self.report.clone());
+        tokio::task::spawn_blocking(move || plan_all(task, ordered, &report));
         orders
     }
 

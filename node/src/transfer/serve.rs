@@ -165,7 +165,7 @@ impl Session {
 
     /// Opens the target of a proposal, if the peer may write there and nobody else does.
     async fn open(&self, propose: &Propose) -> Result<Opened, Denial> {
-        let Propose { version, session, place, policy, .. } = propose;
+        let Propose { version, session, place, policy, selection } = propose;
         let peer = self.connection.peer();
         if *version != VERSION {
             // The session says it better.
@@ -180,8 +180,9 @@ impl Session {
         let path = admitted.full_path();
         let held = self.targets.take(&path, peer, heard.clone(), self.stop.clone()).await;
         let held = held.map_err(|Busy| Denial::Told(Stop::new(Reason::Busy, place)))?;
-        let options = options_of(policy);
-        let target = blocking(move || open_shared_target(&admitted, options)).await.map_err(Denial::Told)?;
+        let (options, session) = (options_of(policy, selection), *session);
+        let target = blocking(move || open_shared_target(&admitted, options, session)).await;
+        let target = target.map_err(Denial::Told)?;
         Ok(Opened { target, data, heard, _held: held })
     }
 
@@ -195,8 +196,9 @@ impl Session {
         let Opened { target: OpenTarget { target, view, free_bytes, own }, data, heard, _held } = opened;
         let (connection, events) = (self.connection.clone(), self.log.events.clone());
         let store = Arc::new(Store::new(target));
+        let removal = propose.policy.removal;
         let receiving = Receiving::answer(connection, propose, view, store, free_bytes, events);
-        let stored = receiving.comparing(own).counting(heard).run(line, data, &self.stop).await;
+        let stored = receiving.comparing(own, removal).counting(heard).run(line, data, &self.stop).await;
         stored.map_err(|cut| cut.error)
     }
 

@@ -4,18 +4,19 @@ use std::{
     error::Error as _,
     fs, io,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use ketch_protocol::{
     difference::{Catalogue, CatalogueBuilder},
-    message::{Durability, Policy, TargetView},
+    message::{Policy, Selection, SessionId, TargetView},
     problem::{Problem, Reason},
     session::Stop,
 };
 
 use super::SyncError;
 use crate::{
-    tree::{self, Found, Root, Source, Target, TargetError},
+    tree::{self, Found, Handling, NewTrash, Root, Source, Target, TargetError},
     trust::shares::Admitted,
 };
 
@@ -57,9 +58,14 @@ pub(super) fn catalogue(source: &Source) -> io::Result<(Catalogue, Vec<Problem>)
 }
 
 /// Opens the target on the side that dials; makes it where it is missing.
-pub(super) fn open_local_target(path: &Path, options: tree::Options) -> Result<OpenTarget, SyncError> {
+pub(super) fn open_local_target(
+    path: &Path,
+    options: tree::Options,
+    trash: Option<&Path>,
+    session: SessionId,
+) -> Result<OpenTarget, SyncError> {
     let root = fs::create_dir_all(path).and_then(|()| Root::open(path));
-    open_target(root.map_err(|error| TargetError::new(path, error))?, options)
+    open_target(root.map_err(|error| TargetError::new(path, error))?, options, trash, session)
 }
 
 /// Opens the source on the side that dials.
@@ -67,9 +73,16 @@ pub(super) fn open_local_source(path: PathBuf) -> Result<Source, SyncError> {
     Root::open(&path).and_then(Source::of_root).map_err(|source| SyncError::Source { path, source })
 }
 
-fn open_target(root: Root, options: tree::Options) -> Result<OpenTarget, SyncError> {
+fn open_target(
+    root: Root,
+    options: tree::Options,
+    trash: Option<&Path>,
+    session: SessionId,
+) -> Result<OpenTarget, SyncError> {
     let listed = root.again().map_err(SyncError::LookAtTarget)?;
-    let target = Target::of_root(root, options)?;
+    let session = format!("{session:?}");
+    let trash = trash.map(|folder| NewTrash { folder, session: &session, now: SystemTime::now() });
+    let target = Target::open_alone(root, options, trash.as_ref())?;
     let unused = target.is_empty().map_err(SyncError::LookAtTarget)? && target.unfinished().files == 0;
     let free_bytes = target.free_bytes().map_err(SyncError::LookAtTarget)?;
     let (view, own) = match unused {
@@ -83,13 +96,8 @@ fn open_target(root: Root, options: tree::Options) -> Result<OpenTarget, SyncErr
 }
 
 /// How a policy has a target written.
-pub(super) fn options_of(policy: &Policy) -> tree::Options {
-    let durability = match policy.durability {
-        Durability::None => tree::Durability::None,
-        Durability::Session => tree::Durability::Session,
-        Durability::File => tree::Durability::File,
-    };
-    tree::Options { overwrite: true, durability }
+pub(super) fn options_of(policy: &Policy, selection: &Selection) -> tree::Options {
+    tree::Options { handling: Handling::of(policy, selection), durability: policy.durability }
 }
 
 /// Opens what a peer may read. It hears what is wrong: it has a right on the share.
@@ -103,14 +111,19 @@ pub(super) fn open_shared_source(admitted: &Admitted) -> Result<Source, Stop> {
 }
 
 /// Opens what a peer may write into; makes it below the share where it is missing.
-pub(super) fn open_shared_target(admitted: &Admitted, options: tree::Options) -> Result<OpenTarget, Stop> {
+pub(super) fn open_shared_target(
+    admitted: &Admitted,
+    options: tree::Options,
+    session: SessionId,
+) -> Result<OpenTarget, Stop> {
     let opened = Root::open_exactly(&admitted.share.root);
     let opened = opened.and_then(|root| match &admitted.path {
         Some(path) => root.make_below(path),
         None => Ok(root),
     });
     let root = opened.map_err(|error| unavailable(admitted, &error))?;
-    open_target(root, options).map_err(|error| stop_of(admitted, &error))
+    let trash = admitted.share.trash.as_deref();
+    open_target(root, options, trash, session).map_err(|error| stop_of(admitted, &error))
 }
 
 /// What a peer with a right hears of a directory that can't be opened: where it is stays here.

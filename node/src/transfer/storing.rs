@@ -10,6 +10,7 @@ use ketch_protocol::{
     limits::{BLOCK_BYTES, WHOLE_BYTES},
     manifest::{Entry, EntryId},
     message::Run,
+    path::EntryPath,
     problem::{Cause, Problem},
     record::segment::{Decoder, Item, Span},
     session::{Stop, Violation, receiver::Outcome},
@@ -38,6 +39,11 @@ impl Store {
         Self { target, registry: Registry::default(), moved_bytes, found_bytes }
     }
 
+    /// Whether a path takes no part, so that it is never removed.
+    pub(super) fn protects(&self, _path: &EntryPath) -> bool {
+        false
+    }
+
     /// The bytes of a progress that is otherwise empty.
     pub(super) fn moved(&self) -> Progress {
         Progress {
@@ -53,6 +59,8 @@ impl Store {
 pub(super) struct Stored {
     /// What is known of entries now.
     pub(super) outcomes: Vec<(EntryId, Outcome)>,
+    /// How many entries wait for others to be settled.
+    pub(super) waiting: usize,
     /// Why the session must end, if it must.
     pub(super) end: Option<EndCause>,
 }
@@ -190,9 +198,9 @@ impl Storing {
             Current::Whole { id, entry, hasher, file } => {
                 check_hash(&entry, hash, hasher.finish()).map_err(|problem| Failure::Entry(id, problem))?;
                 match file.commit() {
-                    Ok(()) => {
+                    Ok(fate) => {
                         self.store.registry.settle(id);
-                        Ok(Some((id, Outcome::Created)))
+                        Ok(Some((id, fate.into())))
                     }
                     Err(trouble) => self.not_named(id, entry, trouble),
                 }
@@ -222,9 +230,9 @@ impl Storing {
         if !incoming.is_last_stored() {
             return Ok(None);
         }
-        incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
+        let fate = incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
         self.store.registry.settle(id);
-        Ok(Some((id, Outcome::Created)))
+        Ok(Some((id, fate.into())))
     }
 
     fn aborted(&mut self, cause: Cause, detail: String) -> Taken {
@@ -288,9 +296,9 @@ impl Storing {
         match verdict {
             Verdict::Open => Ok(None),
             Verdict::Equal => {
-                target.keep(entry).map_err(failure)?;
+                let fate = target.keep(entry).map_err(failure)?;
                 self.store.registry.settle(id);
-                Ok(Some((id, Outcome::Kept)))
+                Ok(Some((id, fate.into())))
             }
             Verdict::Different => {
                 target.may_replace(entry).map_err(|problem| failure(Trouble::Problem(problem)))?;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Claim, Consent, Place, Policy, Propose, Selection, TargetView},
+    message::{Ask, Claim, Consent, Place, Policy, Propose, Selection, SessionId, TargetView},
 };
 use tokio::{
     sync::mpsc,
@@ -100,16 +100,18 @@ impl Syncing<'_> {
     }
 
     async fn pull(&mut self) -> Result<Report, SyncError> {
-        let opened = self.open_target().await?;
+        let session = random_session().map_err(SyncError::Random)?;
+        let opened = self.open_target(session).await?;
         let (connection, stream) = self.connect().await?;
-        let ask = self.ask(opened.view)?;
+        let ask = self.ask(session, opened.view);
         let router = Router::default();
         let data = router.register(connection.peer(), ask.session).expect("it is the only session");
         let mut arrivals = Arrivals::new(self.inbound, router);
         let store = Arc::new(Store::new(opened.target));
         let receiving =
             Receiving::ask(connection.clone(), ask, store, opened.free_bytes, self.events.clone());
-        let receiving = receiving.comparing(opened.own).itemizing(self.request.itemize);
+        let removal = self.request.policy.removal;
+        let receiving = receiving.comparing(opened.own, removal).itemizing(self.request.itemize);
         let result = tokio::select! {
             result = receiving.run(Line::new(stream), data, self.stop) => result,
             never = arrivals.move_data() => match never {},
@@ -135,21 +137,22 @@ impl Syncing<'_> {
         result.map_err(|error| SyncError::Session { error, unfinished: Unfinished::default() })
     }
 
-    fn ask(&self, target: TargetView) -> Result<Ask, SyncError> {
-        Ok(Ask {
+    fn ask(&self, session: SessionId, target: TargetView) -> Ask {
+        Ask {
             version: VERSION,
-            session: random_session().map_err(SyncError::Random)?,
+            session,
             claim: Claim::Share(self.request.place.clone()),
             consent: Consent::Given,
             target,
             selection: self.request.selection.clone(),
             preview: self.request.policy.preview,
-        })
+        }
     }
 
-    async fn open_target(&self) -> Result<OpenTarget, SyncError> {
-        let (local, options) = (self.request.local.clone(), options_of(&self.request.policy));
-        blocking(move || open_local_target(&local, options)).await
+    async fn open_target(&self, session: SessionId) -> Result<OpenTarget, SyncError> {
+        let SyncRequest { local, trash, policy, selection, .. } = &self.request;
+        let (local, trash, options) = (local.clone(), trash.clone(), options_of(policy, selection));
+        blocking(move || open_local_target(&local, options, trash.as_deref(), session)).await
     }
 
     async fn open_source(&self) -> Result<Source, SyncError> {

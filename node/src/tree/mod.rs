@@ -10,6 +10,7 @@
 //! [`Target::create`] or [`Target::partial`] on any thread, and ends with [`Target::finish`] and
 //! [`Target::sync`]. Dropping any of these at any time is safe: a file under its final name is always whole.
 
+mod attributes;
 mod handles;
 mod metadata;
 mod platform;
@@ -22,7 +23,9 @@ pub use root::Root;
 pub use scan::{Found, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{
-    Durability, Existing, NewFile, Options, Partial, Plan, Target, TargetError, Trouble, Unfinished,
+    Approved, Decision, Durability, Existing, Extras, Handling, Link, NewFile, NewTrash, Options, Over, Own,
+    Partial, Plan, Skip, Target, TargetError, TooMany, TrashError, Trouble, UndoError, Undone, Unfinished,
+    decide, undo,
 };
 
 /// The one folder that holds what is not yet complete, at the top of each file system of a target. It is

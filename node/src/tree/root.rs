@@ -79,6 +79,11 @@ impl Root {
     }
 
     /// Its handle.
+    pub(super) fn handle(&self) -> &OwnedFd {
+        &self.handle
+    }
+
+    /// Its handle, to be kept.
     pub(super) fn into_handle(self) -> OwnedFd {
         self.handle
     }

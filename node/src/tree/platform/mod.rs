@@ -1,5 +1,5 @@
 //! What differs between platforms, in one place: opening beneath a handle, files without a name, renaming
-//! onto a free name, telling file systems apart, and syncing one. The portable way needs no more than POSIX.
+//! onto a free name, holes, telling file systems apart, and syncing one. The portable way needs no more than POSIX.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -16,12 +16,12 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    HANDLE, change_directory_mode, file_system, link_nameless, make_nameless, open_beneath, rename_to_free,
+    HANDLE, change_mode, file_system, link_nameless, make_nameless, open_beneath, punch_hole, rename_to_free,
     sync_file_system,
 };
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::{
-    HANDLE, change_directory_mode, file_system, link_nameless, make_nameless, open_beneath, rename_to_free,
+    HANDLE, change_mode, file_system, link_nameless, make_nameless, open_beneath, punch_hole, rename_to_free,
     sync_file_system,
 };
 
@@ -103,8 +103,8 @@ mod tests {
         for rename in [rename_to_free, portable::rename_to_free] {
             fs::write(folder.path().join("from"), "new").unwrap();
             let to = |name: &'static [u8]| (root.as_fd(), name);
-            assert_eq!(rename((root.as_fd(), "from"), to(b"a/b/file")), Err(Errno::EXIST));
-            assert_eq!(rename((root.as_fd(), "from"), to(b"free")), Ok(()));
+            assert_eq!(rename((root.as_fd(), b"from"), to(b"a/b/file")), Err(Errno::EXIST));
+            assert_eq!(rename((root.as_fd(), b"from"), to(b"free")), Ok(()));
             assert_eq!(fs::read(folder.path().join("free")).unwrap(), b"new");
             assert!(!folder.path().join("from").exists());
             fs::remove_file(folder.path().join("free")).unwrap();
