@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Make a directory the same as a shared one, or a shared one the same as a directory
     Sync(Box<Sync>),
+    /// Take back the latest sync that a trash was kept for
+    Undo(Undo),
     /// Give peers names
     Peers(Peers),
     /// Print who this node is
@@ -153,6 +155,17 @@ pub(crate) struct Serve {
     /// Listen here instead of on every interface; may be given several times
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<Multiaddr>,
+
+    /// Print events as one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Undo {
+    /// The folder that removed and replaced files went to
+    #[arg(value_name = "TRASH")]
+    pub(crate) trash: PathBuf,
 
     /// Print events as one JSON object a line
     #[arg(long)]

@@ -2,11 +2,11 @@
 
 use ketch::{
     transfer::{Direction, Event, Progress, Report},
-    tree::Unfinished,
+    tree::{Undone, Unfinished},
 };
 use ketch_protocol::{
     message::{Counts, Totals},
-    path::EntryPath,
+    path::{EntryPath, escape},
     problem::Problem,
 };
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
         Event::Consult(_) => return None,
         Event::Agreed => json!({ "event": "agreed" }),
         Event::Progress(progress) => with("progress", progress_of(progress)),
-        Event::Problem(problem) => with("problem", problem_of(problem)),
+        Event::Problem(found) => problem(found),
         Event::SessionEnded { peer, outcome } => match outcome {
             Ok(report) => {
                 let mut done = done(report);
@@ -70,6 +70,7 @@ pub(super) fn done(report: &Report) -> Value {
     let mut done = with("done", counts_of(&report.counts));
     done["moved_bytes"] = report.moved_bytes.into();
     done["found_bytes"] = report.found_bytes.into();
+    done["planned_bytes"] = report.planned_bytes.into();
     done["ready_s"] = report.ready.as_secs_f64().into();
     done["durable_s"] = report.durable.as_secs_f64().into();
     done
@@ -94,6 +95,24 @@ pub(super) fn offered(ticket: &str, reopened: bool, addresses: &[String], expire
 /// A node that serves shares.
 pub(super) fn serving(peer: &str, shares: &[String], addresses: &[String]) -> Value {
     json!({ "event": "serving", "peer_id": peer, "shares": shares, "addresses": addresses })
+}
+
+/// A session that was undone.
+pub(super) fn undone(undone: &Undone) -> Value {
+    json!({
+        "event": "undone",
+        "session": undone.session,
+        "target": escape(undone.target.as_os_str().as_encoded_bytes()).to_string(),
+        "restored": undone.restored,
+        "removed": undone.removed,
+        "described": undone.described,
+        "problems": undone.problems.len(),
+    })
+}
+
+/// One entry that is not as it was to be.
+pub(super) fn problem(problem: &Problem) -> Value {
+    with("problem", problem_of(problem))
 }
 
 /// The error that ends the command.

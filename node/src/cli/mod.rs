@@ -16,6 +16,7 @@ mod rules;
 mod send;
 mod serve;
 mod sync;
+mod undo;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -66,6 +67,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Serve(command) => serve::run(command, &state()?).await,
         Command::Sync(command) => sync::run(*command, &state()?).await,
         Command::Peers(command) => peers::run(command, &state()?),
+        Command::Undo(command) => undo::run(&command),
         Command::Id(command) => id::run(&command, &state()?).await,
         Command::Ping(command) => ping::run(command, &state()?).await,
         Command::Demo(command) => demo::run(command).await,
@@ -80,6 +82,7 @@ impl Command {
             Self::Serve(command) => command.json,
             Self::Sync(command) => command.json,
             Self::Peers(command) => command.wants_json(),
+            Self::Undo(command) => command.json,
             Self::Id(command) => command.json,
             Self::Ping(command) => command.json,
             Self::Demo(_) => false,

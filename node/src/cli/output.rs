@@ -39,6 +39,8 @@ pub(crate) struct Output {
     form: Form,
     /// Whether every change is shown, or removals alone.
     itemize: bool,
+    /// Of a preview: what would change.
+    preview: Option<Changes>,
     /// Speed is measured over what crossed since the session was admitted, or a person agreed.
     admitted: Option<Instant>,
     transport: Option<TransportKind>,
@@ -61,7 +63,7 @@ impl Output {
         } else {
             Form::Lines { last: Instant::now() }
         };
-        Self { side, form, itemize: false, admitted: None, transport: None, estimate: None }
+        Self { side, form, itemize: false, preview: None, admitted: None, transport: None, estimate: None }
     }
 
     /// Shows every change of the target, or removals alone.
@@ -69,13 +71,18 @@ impl Output {
         Self { itemize, ..self }
     }
 
+    /// Shows what would change, all of it.
+    pub(crate) fn previewing(self) -> Self {
+        Self { itemize: true, preview: Some(Changes::default()), ..self }
+    }
+
     /// Shows an event; consent is not asked here.
     pub(crate) fn show(&mut self, event: &Event) {
-        if let Event::Changed { change, .. } = event
-            && *change != Change::Removed
-            && !self.itemize
-        {
-            return;
+        if let Event::Changed { change, .. } = event {
+            self.preview.iter_mut().for_each(|changes| changes.count(*change));
+            if *change != Change::Removed && !self.itemize {
+                return;
+            }
         }
         if matches!(self.form, Form::Json)
             && let Some(object) = json::event(event)
@@ -142,7 +149,10 @@ impl Output {
         self.clear();
         match &self.form {
             Form::Json => print_json(&json::done(report)),
-            Form::Terminal(_) | Form::Lines { .. } => print_result(&summary_line(self.side, report)),
+            Form::Terminal(_) | Form::Lines { .. } => print_result(&match &self.preview {
+                Some(changes) => preview_line(changes, report),
+                None => summary_line(self.side, report),
+            }),
         }
     }
 
@@ -203,6 +213,41 @@ impl Output {
             }
         }
     }
+}
+
+/// How many entries change in each way.
+#[derive(Debug, Default)]
+struct Changes {
+    created: u64,
+    updated: u64,
+    described: u64,
+    removed: u64,
+}
+
+impl Changes {
+    fn count(&mut self, change: Change) {
+        *match change {
+            Change::Created => &mut self.created,
+            Change::Updated => &mut self.updated,
+            Change::Described => &mut self.described,
+            Change::Removed => &mut self.removed,
+        } += 1;
+    }
+}
+
+fn preview_line(changes: &Changes, report: &Report) -> String {
+    let Changes { created, updated, described, removed } = *changes;
+    let counted = [(created, "create"), (updated, "update"), (described, "describe"), (removed, "remove")]
+        .map(|(number, what)| format!("{what} {}", format::count(number)));
+    let Counts { listed, kept, skipped, failed, .. } = report.counts;
+    let mut line = format!("would {} of {}", counted.join(", "), format::entries(listed));
+    for (number, what) in [(kept, "keep"), (skipped, "skip"), (failed, "fail with")] {
+        if number > 0 {
+            line.push_str(&format!(", {what} {}", format::count(number)));
+        }
+    }
+    line.push_str(&format!(": {} of content", format::bytes(report.planned_bytes)));
+    line
 }
 
 /// `offering 1,234 entries, 52.1 MB`.
@@ -360,7 +405,7 @@ mod tests {
     fn a_summary_names_what_was_not_stored() {
         let counts = Counts { listed: 5, sent: 2, kept: 1, skipped: 1, failed: 1, removed: 0, problems: 2 };
         let (ready, durable) = (Duration::from_secs(1), Duration::from_secs(2));
-        let report = Report { counts, moved_bytes: 1000, found_bytes: 0, ready, durable };
+        let report = Report { counts, moved_bytes: 1000, found_bytes: 0, planned_bytes: 0, ready, durable };
         let expected = "stored 2 of 5 entries, 1 kept, 1 skipped, 1 failed: \
                         1.0 kB in 1.000 s (1.0 kB/s), durable after 2.000 s";
         assert_eq!(summary_line(Side::Receiver, &report), expected);

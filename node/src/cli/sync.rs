@@ -28,7 +28,8 @@ pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Res
     let stop = stop_on_signal()?;
     let (node, mut inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
-    let mut output = Output::new(Side::Sync, command.json).itemizing(request.itemize);
+    let output = Output::new(Side::Sync, command.json).itemizing(request.itemize);
+    let mut output = if command.dry_run { output.previewing() } else { output };
     let syncing = transfer::sync(&node, &mut inbound, request, &events, &stop);
     let ended = show_while(syncing, &mut shown, |event| output.show(&event)).await;
     output.clear();
@@ -87,7 +88,8 @@ fn sides(command: &args::Sync) -> anyhow::Result<(SharedTree, Direction, PathBuf
 }
 
 fn selection(command: &args::Sync) -> anyhow::Result<Selection> {
-    let hashes = match (command.checksum, command.find_moves) {
+    // A dry run compares by hashes alone: nothing is read for it while it runs.
+    let hashes = match (command.checksum, command.find_moves || command.dry_run) {
         (true, _) => Hashes::Read,
         (false, true) => Hashes::All,
         (false, false) => Hashes::Known,

@@ -2,9 +2,15 @@
 
 use std::iter::Peekable;
 
-use ketch_protocol::{manifest::Entry, message::Removal, path::EntryPath};
+use ketch_protocol::{
+    manifest::Entry,
+    message::{Removal, Totals},
+    path::EntryPath,
+    problem::Reason,
+    session::Stop,
+};
 
-use crate::tree::Extras;
+use crate::tree::{Approved, Extras};
 
 /// Walks through what of the target equals nothing of the sender, and keeps what the sender does not have.
 pub(super) struct Beside<I: Iterator> {
@@ -49,6 +55,23 @@ impl<I: Iterator<Item = Entry>> Beside<I> {
     }
 }
 
+/// Weighs what only the target has: nothing where nothing is to be removed, a stop where it is too much.
+/// `listed` is all that the sender has, `own_entries` what the target had before the session.
+pub(super) fn approve(
+    extras: Extras,
+    removal: Removal,
+    listed: Totals,
+    own_entries: u64,
+) -> Result<Option<Approved>, Stop> {
+    let Removal::Extra { limit, force_empty } = removal else { return Ok(None) };
+    if listed.entries == 0 && !force_empty && !extras.is_empty() {
+        let detail = format!("all {own_entries} entries of the target would be removed");
+        return Err(Stop::new(Reason::EmptySource, detail));
+    }
+    let approved = extras.approve(own_entries, limit);
+    approved.map(Some).map_err(|refused| Stop::new(Reason::RemovalLimit, refused))
+}
+
 #[cfg(test)]
 mod tests {
     use ketch_protocol::{
@@ -76,6 +99,22 @@ mod tests {
         assert_eq!(found, [true, false, true]);
         let approved = beside.take_extras().approve(5, RemovalLimit::Entries(3)).unwrap();
         assert_eq!(approved.count(), 3);
+    }
+
+    #[test]
+    fn an_empty_source_empties_nothing_unless_it_is_forced() {
+        let extras = || Beside::new(own(&["a"]), ALL).take_extras();
+        let forced = Removal::Extra { limit: RemovalLimit::Default, force_empty: true };
+        let judge = |removal, entries| {
+            let listed = Totals { entries, ..Totals::default() };
+            approve(extras(), removal, listed, 1).map(|approved| approved.map(|approved| approved.count()))
+        };
+        assert_eq!(judge(ALL, 0).unwrap_err().reason, Reason::EmptySource);
+        assert_eq!(judge(ALL, 1), Ok(Some(1)));
+        assert_eq!(judge(forced, 0), Ok(Some(1)));
+        assert_eq!(judge(Removal::Nothing, 0), Ok(None));
+        let none = Removal::Extra { limit: RemovalLimit::Entries(0), force_empty: false };
+        assert_eq!(judge(none, 1).unwrap_err().reason, Reason::RemovalLimit);
     }
 
     #[test]

@@ -186,6 +186,8 @@ pub struct Report {
     pub moved_bytes: u64,
     /// Bytes that were there already: found equal, or left by an earlier session and checked.
     pub found_bytes: u64,
+    /// In a preview, bytes of content that would have crossed.
+    pub planned_bytes: u64,
     /// From the first hello, or from a person's consent, until every file had its final name.
     pub ready: Duration,
     /// From then until everything was as durable as asked; the sender takes the word of the

@@ -18,6 +18,7 @@ mod listing;
 mod offer;
 mod places;
 mod planning;
+mod preview;
 mod pulse;
 mod queue;
 mod reading;

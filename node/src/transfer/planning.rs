@@ -15,9 +15,9 @@ use ketch_protocol::{
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    beside::Beside,
+    beside::{Beside, approve},
     receiving::Work,
-    registry::{Awaited, Comparison, Incoming},
+    registry::{self, Awaited, Incoming},
     storing::{EndCause, Store, Stored, await_content},
 };
 use crate::tree::{Approved, Link, Plan, Trouble};
@@ -68,33 +68,56 @@ pub(super) struct Task {
 
 /// Plans one batch after another until the session ends or everything is in place.
 pub(super) fn plan_all(task: Task, mut orders: mpsc::UnboundedReceiver<Order>, report: &mpsc::Sender<Work>) {
-    let (mut narrowing, mut own_entries) = (None, 0);
-    let mut next = orders.blocking_recv();
-    let mut spared = Vec::new();
-    // The sender's problems come before the comparison.
-    while let Some(Order::Spare(path)) = next {
-        spared.push(path);
-        next = orders.blocking_recv();
-    }
-    if let Some(Order::Compared { narrowing: compared, own_entries: entries }) = next {
-        (narrowing, own_entries) = (compared, entries);
-        next = orders.blocking_recv();
-    }
-    let own = narrowing.iter().flat_map(|narrowing| narrowing.unmatched_entries());
+    let (comparison, mut next) = Comparison::receive(&mut orders);
     let mut planning = Planning {
         space: Space { free_bytes: task.free_bytes, needed_bytes: 0 },
-        beside: Beside::new(own, task.removal),
+        beside: comparison.beside(task.removal),
         task,
-        own_entries,
+        own_entries: comparison.own_entries,
         waiting: Vec::new(),
         approved: None,
     };
-    spared.iter().for_each(|path| planning.beside.spare(path));
     while let Some(order) = next {
         if planning.follow(order, report).is_none() {
             return;
         }
         next = orders.blocking_recv();
+    }
+}
+
+/// What is told before the first batch.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    narrowing: Option<Box<Narrowing>>,
+    spared: Vec<EntryPath>,
+    /// Entries of the target before the session.
+    pub(super) own_entries: u64,
+}
+
+impl Comparison {
+    /// Hears it, and the order that follows it.
+    pub(super) fn receive(orders: &mut mpsc::UnboundedReceiver<Order>) -> (Self, Option<Order>) {
+        let mut heard = Self::default();
+        loop {
+            match orders.blocking_recv() {
+                // The sender's problems come before the comparison.
+                Some(Order::Spare(path)) => heard.spared.push(path),
+                Some(Order::Compared { narrowing, own_entries }) => {
+                    (heard.narrowing, heard.own_entries) = (narrowing, own_entries);
+                }
+                next @ (Some(Order::Plan { .. } | Order::Others { .. } | Order::Finish { .. }) | None) => {
+                    return (heard, next);
+                }
+            }
+        }
+    }
+
+    /// What the target has beside what is announced.
+    pub(super) fn beside(&self, removal: Removal) -> Beside<impl Iterator<Item = Entry>> {
+        let own = self.narrowing.iter().flat_map(|narrowing| narrowing.unmatched_entries());
+        let mut beside = Beside::new(own, removal);
+        self.spared.iter().for_each(|path| beside.spare(path));
+        beside
     }
 }
 
@@ -179,7 +202,7 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
             Plan::Content { .. } => self.plan_content(id, entry, awaited).map(Some),
             Plan::Compare => match target.existing(entry) {
                 Ok(existing) => {
-                    let comparison = Comparison::new(Arc::clone(entry), existing);
+                    let comparison = registry::Comparison::new(Arc::clone(entry), existing);
                     awaited.push((id, Awaited::Digest(Arc::new(comparison))));
                     Ok(Some(Outcome::Digest))
                 }
@@ -279,17 +302,10 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
 
     /// Weighs what only the target has. Nothing is removed before that.
     fn approve(&mut self, listed: Totals) -> Result<(), Stop> {
-        let Removal::Extra { limit, force_empty } = self.task.removal else { return Ok(()) };
-        if self.approved.is_some() {
-            return Ok(());
+        if self.approved.is_none() {
+            let extras = self.beside.take_extras();
+            self.approved = approve(extras, self.task.removal, listed, self.own_entries)?;
         }
-        let extras = self.beside.take_extras();
-        if listed.entries == 0 && !force_empty && !extras.is_empty() {
-            let detail = format!("all {} entries of the target would be removed", self.own_entries);
-            return Err(Stop::new(Reason::EmptySource, detail));
-        }
-        let approved = extras.approve(self.own_entries, limit);
-        self.approved = Some(approved.map_err(|refused| Stop::new(Reason::RemovalLimit, refused))?);
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use super::{
     connect::open_control,
     event::{Event, Report, Route},
     line::{Leave, Line},
-    receiving::{CutShort, Receiving},
+    receiving::{CutShort, Doing, Receiving},
     storing::Store,
 };
 use crate::{
@@ -73,8 +73,8 @@ pub async fn receive(
     let router = Router::default();
     let data = router.register(connection.peer(), ask.session).expect("it is the only session");
     let mut arrivals = Arrivals::new(inbound, router);
-    let store = Arc::new(Store::new(target));
-    let receiving = Receiving::ask(connection.clone(), ask, store, free_bytes, events.clone());
+    let doing = Doing::Store(Arc::new(Store::new(target)));
+    let receiving = Receiving::ask(connection.clone(), ask, doing, free_bytes, events.clone());
     let result = tokio::select! {
         result = receiving.run(Line::new(stream), data, stop) => result,
         never = arrivals.move_data() => match never {},

@@ -27,6 +27,7 @@ use super::{
     event::{Change, Consultation, Event, Progress, Report},
     line::{Line, leave},
     planning::{Order, Task, plan_all},
+    preview::preview_all,
     pulse::Pulse,
     sides::OwnTree,
     storing::{EndCause, Store, Stored},
@@ -34,7 +35,7 @@ use super::{
 };
 use crate::{
     swarm::{Connection, Stream},
-    tree::Unfinished,
+    tree::{Handling, Unfinished},
 };
 
 /// Names shown to a person who is asked; the rest is counted.
@@ -50,7 +51,7 @@ pub(super) struct Receiving {
     receiver: Receiver,
     /// Actions not yet carried out.
     actions: Vec<Action>,
-    store: Arc<Store>,
+    doing: Doing,
     free_bytes: u64,
     events: mpsc::Sender<Event>,
     began: Instant,
@@ -76,6 +77,30 @@ pub(super) struct Receiving {
     changes: Vec<(Change, EntryPath)>,
 }
 
+/// What is done with what is listed.
+#[derive(Debug, Clone)]
+pub(super) enum Doing {
+    /// It is stored.
+    Store(Arc<Store>),
+    /// It is said what would be done.
+    Preview(Handling),
+}
+
+impl Doing {
+    /// What stores; nothing does in a preview.
+    fn store(&self) -> Option<&Arc<Store>> {
+        match self {
+            Self::Store(store) => Some(store),
+            Self::Preview(_) => None,
+        }
+    }
+
+    /// The bytes of a progress that is otherwise empty.
+    fn moved(&self) -> Progress {
+        self.store().map_or_else(Progress::default, |store| store.moved())
+    }
+}
+
 /// A session that ended early.
 #[derive(Debug)]
 pub(super) struct CutShort {
@@ -91,6 +116,8 @@ pub(super) enum Work {
     Stored(Stored),
     /// The target was listed.
     Catalogued(Arc<Catalogue>),
+    /// In a preview: content that would cross.
+    Planned { bytes: u64 },
     /// What was there and was not listed is gone.
     Removed(Vec<EntryPath>),
     /// Everything is in place.
@@ -114,13 +141,13 @@ impl Receiving {
     pub(super) fn ask(
         connection: Connection,
         ask: Ask,
-        store: Arc<Store>,
+        doing: Doing,
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
         let view = ask.target;
         let (receiver, actions) = Receiver::new(ask);
-        Self::new(connection, receiver, actions, view, store, free_bytes, events)
+        Self::new(connection, receiver, actions, view, doing, free_bytes, events)
     }
 
     /// A session that the sender proposed and that was admitted.
@@ -128,13 +155,13 @@ impl Receiving {
         connection: Connection,
         propose: Propose,
         view: TargetView,
-        store: Arc<Store>,
+        doing: Doing,
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
         let (mut receiver, _admit) = Receiver::answer(propose);
         let actions = receiver.handle(Input::Admitted { target: view }, Duration::ZERO);
-        Self::new(connection, receiver, actions, view, store, free_bytes, events)
+        Self::new(connection, receiver, actions, view, doing, free_bytes, events)
     }
 
     fn new(
@@ -142,7 +169,7 @@ impl Receiving {
         receiver: Receiver,
         actions: Vec<Action>,
         view: TargetView,
-        store: Arc<Store>,
+        doing: Doing,
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
@@ -152,7 +179,7 @@ impl Receiving {
             view,
             receiver,
             actions,
-            store,
+            doing,
             free_bytes,
             events,
             began,
@@ -231,7 +258,7 @@ impl Receiving {
             };
             self.wake(wake, &mut streams, &mut pulse);
         };
-        self.store.registry.close();
+        self.doing.store().inspect(|store| store.registry.close());
         streams.abort_all();
         self.orders = None;
         line.leave(leave(&ending)).await;
@@ -244,7 +271,10 @@ impl Receiving {
             Wake::Nothing => return,
             Wake::Input(input) => input,
             Wake::Stream(stream) => {
-                streams.spawn(bring(stream, Arc::clone(&self.store), self.report.clone()));
+                // In a preview no content comes; the stream of a peer that sends some is reset.
+                if let Some(store) = self.doing.store() {
+                    streams.spawn(bring(stream, Arc::clone(store), self.report.clone()));
+                }
                 return;
             }
             Wake::Work(Work::Broken(detail)) => {
@@ -256,6 +286,7 @@ impl Receiving {
                 self.own_entries = catalogue.totals().entries;
                 Input::Catalogued { catalogue, agreed: None }
             }
+            Wake::Work(Work::Planned { bytes }) => Input::Planned { bytes },
             Wake::Work(Work::Removed(paths)) => {
                 self.changes.extend(paths.iter().map(|path| (Change::Removed, path.clone())));
                 Input::Removed(paths)
@@ -351,7 +382,7 @@ impl Receiving {
         let (listed, list_complete) = self.receiver.listed();
         if listed.entries > 0 {
             let counts = self.receiver.counts();
-            self.progress = Progress { listed, list_complete, counts, ..self.store.moved() };
+            self.progress = Progress { listed, list_complete, counts, ..self.doing.moved() };
         }
         if pulse.is_progress_due() {
             // A consumer that is behind misses a picture, not a fact.
@@ -368,9 +399,12 @@ impl Receiving {
     fn start_planning(&self) -> mpsc::UnboundedSender<Order> {
         // Bounded by the window of the protocol.
         let (orders, ordered) = mpsc::unbounded_channel();
-        let (store, free_bytes, removal) = (Arc::clone(&self.store), self.free_bytes, self.removal);
-        let (task, report) = (Task { store, free_bytes, removal }, self.report.clone());
-        tokio::task::spawn_blocking(move || plan_all(task, ordered, &report));
+        let (doing, report) = (self.doing.clone(), self.report.clone());
+        let (free_bytes, removal) = (self.free_bytes, self.removal);
+        tokio::task::spawn_blocking(move || match doing {
+            Doing::Store(store) => plan_all(Task { store, free_bytes, removal }, ordered, &report),
+            Doing::Preview(handling) => preview_all(handling, removal, ordered, &report),
+        });
         orders
     }
 
@@ -397,11 +431,14 @@ impl Receiving {
         let durable = self.started.elapsed();
         match ending {
             Ending::Complete(counts) => {
-                let Progress { moved_bytes, found_bytes, .. } = self.store.moved();
-                Ok(Report { counts, moved_bytes, found_bytes, ready: self.ready, durable })
+                let Progress { moved_bytes, found_bytes, .. } = self.doing.moved();
+                let planned_bytes = self.receiver.planned_bytes();
+                Ok(Report { counts, moved_bytes, found_bytes, planned_bytes, ready: self.ready, durable })
             }
             Ending::Failed(error) => {
-                let store = self.store;
+                let Doing::Store(store) = self.doing else {
+                    return Err(CutShort { error, unfinished: Unfinished::default() });
+                };
                 let unfinished = super::blocking(move || {
                     // So that no directory keeps the mode it had for the time of the session. What can't be
                     // set now is set when the session is resumed.

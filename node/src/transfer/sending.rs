@@ -333,6 +333,7 @@ impl Sending {
                 counts,
                 moved_bytes: self.moved.content.load(Ordering::Relaxed),
                 found_bytes: self.moved.digest.load(Ordering::Relaxed),
+                planned_bytes: self.sender.planned_bytes(),
                 ready: elapsed,
                 durable: elapsed,
             }),

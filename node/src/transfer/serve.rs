@@ -30,8 +30,7 @@ use super::{
     places::Places,
     receiving::Receiving,
     sending::{self, Admission, Denial, Sending},
-    sides::{OpenTarget, open_shared_source, open_shared_target, options_of},
-    storing::Store,
+    sides::{OpenTarget, Opening, open_shared_source, open_shared_target},
     targets::{Busy, Heard, HeldTarget, Targets},
 };
 use crate::{
@@ -180,8 +179,10 @@ impl Session {
         let path = admitted.full_path();
         let held = self.targets.take(&path, peer, heard.clone(), self.stop.clone()).await;
         let held = held.map_err(|Busy| Denial::Told(Stop::new(Reason::Busy, place)))?;
-        let (options, session) = (options_of(policy, selection), *session);
-        let target = blocking(move || open_shared_target(&admitted, options, session)).await;
+        let (selection, policy) = (selection.clone(), policy.clone());
+        let trash = admitted.share.trash.clone();
+        let opening = Opening { session: *session, selection, policy, trash };
+        let target = blocking(move || open_shared_target(&admitted, &opening)).await;
         let target = target.map_err(Denial::Told)?;
         Ok(Opened { target, data, heard, _held: held })
     }
@@ -193,11 +194,10 @@ impl Session {
         opened: Opened,
     ) -> Result<Report, SessionError> {
         self.log.began(propose.place.clone(), Direction::Push).await;
-        let Opened { target: OpenTarget { target, view, free_bytes, own }, data, heard, _held } = opened;
+        let Opened { target: OpenTarget { doing, view, free_bytes, own }, data, heard, _held } = opened;
         let (connection, events) = (self.connection.clone(), self.log.events.clone());
-        let store = Arc::new(Store::new(target));
         let removal = propose.policy.removal;
-        let receiving = Receiving::answer(connection, propose, view, store, free_bytes, events);
+        let receiving = Receiving::answer(connection, propose, view, doing, free_bytes, events);
         let stored = receiving.comparing(own, removal).counting(heard).run(line, data, &self.stop).await;
         stored.map_err(|cut| cut.error)
     }

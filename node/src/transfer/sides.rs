@@ -4,6 +4,7 @@ use std::{
     error::Error as _,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::SystemTime,
 };
 
@@ -14,7 +15,7 @@ use ketch_protocol::{
     session::Stop,
 };
 
-use super::SyncError;
+use super::{SyncError, receiving::Doing, storing::Store};
 use crate::{
     tree::{self, Found, Handling, NewTrash, Root, Source, Target, TargetError},
     trust::shares::Admitted,
@@ -23,7 +24,7 @@ use crate::{
 /// A target, and what is known of it.
 #[derive(Debug)]
 pub(super) struct OpenTarget {
-    pub(super) target: Target,
+    pub(super) doing: Doing,
     pub(super) view: TargetView,
     pub(super) free_bytes: u64,
     /// Lists it, where it is to be compared.
@@ -57,15 +58,22 @@ pub(super) fn catalogue(source: &Source) -> io::Result<(Catalogue, Vec<Problem>)
     Ok((builder.finish(), problems))
 }
 
-/// Opens the target on the side that dials; makes it where it is missing.
-pub(super) fn open_local_target(
-    path: &Path,
-    options: tree::Options,
-    trash: Option<&Path>,
-    session: SessionId,
-) -> Result<OpenTarget, SyncError> {
+/// How a target is opened.
+#[derive(Debug, Clone)]
+pub(super) struct Opening {
+    pub(super) session: SessionId,
+    pub(super) selection: Selection,
+    pub(super) policy: Policy,
+    pub(super) trash: Option<PathBuf>,
+}
+
+/// Opens the target on the side that dials. Where nothing is to be written it may be missing, else it is made.
+pub(super) fn open_local_target(path: &Path, opening: &Opening) -> Result<OpenTarget, SyncError> {
+    if opening.policy.preview {
+        return preview_target(Root::open(path), opening).map_err(SyncError::LookAtTarget);
+    }
     let root = fs::create_dir_all(path).and_then(|()| Root::open(path));
-    open_target(root.map_err(|error| TargetError::new(path, error))?, options, trash, session)
+    open_target(root.map_err(|error| TargetError::new(path, error))?, opening)
 }
 
 /// Opens the source on the side that dials.
@@ -73,15 +81,13 @@ pub(super) fn open_local_source(path: PathBuf) -> Result<Source, SyncError> {
     Root::open(&path).and_then(Source::of_root).map_err(|source| SyncError::Source { path, source })
 }
 
-fn open_target(
-    root: Root,
-    options: tree::Options,
-    trash: Option<&Path>,
-    session: SessionId,
-) -> Result<OpenTarget, SyncError> {
+fn open_target(root: Root, opening: &Opening) -> Result<OpenTarget, SyncError> {
+    let Opening { session, selection, policy, trash } = opening;
     let listed = root.again().map_err(SyncError::LookAtTarget)?;
     let session = format!("{session:?}");
+    let trash = trash.as_deref();
     let trash = trash.map(|folder| NewTrash { folder, session: &session, now: SystemTime::now() });
+    let options = tree::Options { handling: Handling::of(policy, selection), durability: policy.durability };
     let target = Target::open_alone(root, options, trash.as_ref())?;
     let unused = target.is_empty().map_err(SyncError::LookAtTarget)? && target.unfinished().files == 0;
     let free_bytes = target.free_bytes().map_err(SyncError::LookAtTarget)?;
@@ -92,12 +98,20 @@ fn open_target(
             (TargetView::Comparable, Some(OwnTree { source }))
         }
     };
-    Ok(OpenTarget { target, view, free_bytes, own })
+    Ok(OpenTarget { doing: Doing::Store(Arc::new(Store::new(target))), view, free_bytes, own })
 }
 
-/// How a policy has a target written.
-pub(super) fn options_of(policy: &Policy, selection: &Selection) -> tree::Options {
-    tree::Options { handling: Handling::of(policy, selection), durability: policy.durability }
+/// Opens a target that may be missing, to look at it.
+fn preview_target(root: io::Result<Root>, opening: &Opening) -> io::Result<OpenTarget> {
+    let own = match root {
+        Ok(root) => Some(OwnTree { source: Source::of_root(root)? }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let view = if own.is_some() { TargetView::Comparable } else { TargetView::Occupied };
+    let doing = Doing::Preview(Handling::of(&opening.policy, &opening.selection));
+    // Nothing is written: there is always room.
+    Ok(OpenTarget { doing, view, free_bytes: u64::MAX, own })
 }
 
 /// Opens what a peer may read. It hears what is wrong: it has a right on the share.
@@ -110,20 +124,20 @@ pub(super) fn open_shared_source(admitted: &Admitted) -> Result<Source, Stop> {
     opened.and_then(Source::of_root).map_err(|error| unavailable(admitted, &error))
 }
 
-/// Opens what a peer may write into; makes it below the share where it is missing.
-pub(super) fn open_shared_target(
-    admitted: &Admitted,
-    options: tree::Options,
-    session: SessionId,
-) -> Result<OpenTarget, Stop> {
+/// Opens what a peer may write into. Below the share it is made where it is missing and something is written.
+pub(super) fn open_shared_target(admitted: &Admitted, opening: &Opening) -> Result<OpenTarget, Stop> {
+    let preview = opening.policy.preview;
     let opened = Root::open_exactly(&admitted.share.root);
     let opened = opened.and_then(|root| match &admitted.path {
+        Some(path) if preview => root.below(path),
         Some(path) => root.make_below(path),
         None => Ok(root),
     });
+    if preview {
+        return preview_target(opened, opening).map_err(|error| unavailable(admitted, &error));
+    }
     let root = opened.map_err(|error| unavailable(admitted, &error))?;
-    let trash = admitted.share.trash.as_deref();
-    open_target(root, options, trash, session).map_err(|error| stop_of(admitted, &error))
+    open_target(root, opening).map_err(|error| stop_of(admitted, &error))
 }
 
 /// What a peer with a right hears of a directory that can't be opened: where it is stays here.

@@ -1,6 +1,6 @@
 //! Making two trees the same with a peer that serves one of them, from this side, which dials.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
@@ -23,8 +23,7 @@ use super::{
     receiving::{CutShort, Receiving},
     retry::Retry,
     sending::Sending,
-    sides::{OpenTarget, open_local_source, open_local_target, options_of},
-    storing::Store,
+    sides::{OpenTarget, Opening, open_local_source, open_local_target},
 };
 use crate::{
     swarm::{Connection, Inbound, Multiaddr, Node, PeerId, Stream},
@@ -107,11 +106,10 @@ impl Syncing<'_> {
         let router = Router::default();
         let data = router.register(connection.peer(), ask.session).expect("it is the only session");
         let mut arrivals = Arrivals::new(self.inbound, router);
-        let store = Arc::new(Store::new(opened.target));
-        let receiving =
-            Receiving::ask(connection.clone(), ask, store, opened.free_bytes, self.events.clone());
+        let OpenTarget { doing, free_bytes, own, .. } = opened;
+        let receiving = Receiving::ask(connection.clone(), ask, doing, free_bytes, self.events.clone());
         let removal = self.request.policy.removal;
-        let receiving = receiving.comparing(opened.own, removal).itemizing(self.request.itemize);
+        let receiving = receiving.comparing(own, removal).itemizing(self.request.itemize);
         let result = tokio::select! {
             result = receiving.run(Line::new(stream), data, self.stop) => result,
             never = arrivals.move_data() => match never {},
@@ -150,9 +148,9 @@ impl Syncing<'_> {
     }
 
     async fn open_target(&self, session: SessionId) -> Result<OpenTarget, SyncError> {
-        let SyncRequest { local, trash, policy, selection, .. } = &self.request;
-        let (local, trash, options) = (local.clone(), trash.clone(), options_of(policy, selection));
-        blocking(move || open_local_target(&local, options, trash.as_deref(), session)).await
+        let SyncRequest { local, trash, policy, selection, .. } = self.request.clone();
+        let opening = Opening { session, selection, policy, trash };
+        blocking(move || open_local_target(&local, &opening)).await
     }
 
     async fn open_source(&self) -> Result<Source, SyncError> {

@@ -137,6 +137,11 @@ impl Approved {
         self.extras.len() as u64
     }
 
+    /// Their paths, in the order in which they go.
+    pub fn paths(&self) -> impl Iterator<Item = &EntryPath> {
+        self.extras.iter().rev().map(|extra| &extra.path)
+    }
+
     /// Takes out what lies at `path` and below it.
     fn take(&mut self, path: &EntryPath) -> Vec<Extra> {
         let begin = self.extras.partition_point(|extra| extra.path < *path);
