@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use ketch::{
     swarm::{DialError, NodeError},
     transfer::{ConnectError, OfferError, ReceiveError, SyncError},
-    tree::TargetError,
+    tree::{TargetError, UndoError},
 };
 use ketch_protocol::{
     message::Counts,
@@ -85,6 +85,9 @@ impl Exit {
         }
         if let Some(error) = error.downcast_ref::<SyncError>() {
             return Self::of_sync(error);
+        }
+        if let Some(UndoError::Target(error)) = error.downcast_ref::<UndoError>() {
+            return Self::of_target(error);
         }
         if error.is::<DialError>() {
             return Self::Unreachable;

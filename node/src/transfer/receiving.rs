@@ -259,7 +259,8 @@ impl Receiving {
             self.wake(wake, &mut streams, &mut pulse);
         };
         self.doing.store().inspect(|store| store.registry.close());
-        streams.abort_all();
+        // So that the target is free for others when the session is over.
+        streams.shutdown().await;
         self.orders = None;
         line.leave(leave(&ending)).await;
         self.conclude(ending).await

@@ -5,7 +5,8 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
+    thread,
+    time::{Duration, SystemTime},
 };
 
 use ketch_protocol::{
@@ -20,6 +21,10 @@ use crate::{
     tree::{self, Found, Handling, NewTrash, Root, Source, Target, TargetError},
     trust::shares::Admitted,
 };
+
+/// How often and how long to wait for a target that another session holds: half a second together.
+const LOCK_ATTEMPTS: usize = 10;
+const LOCK_WAIT: Duration = Duration::from_millis(50);
 
 /// A target, and what is known of it.
 #[derive(Debug)]
@@ -88,7 +93,7 @@ fn open_target(root: Root, opening: &Opening) -> Result<OpenTarget, SyncError> {
     let trash = trash.as_deref();
     let trash = trash.map(|folder| NewTrash { folder, session: &session, now: SystemTime::now() });
     let options = tree::Options { handling: Handling::of(policy, selection), durability: policy.durability };
-    let target = Target::open_alone(root, options, trash.as_ref())?;
+    let target = open_alone(&root, options, trash.as_ref())?;
     let unused = target.is_empty().map_err(SyncError::LookAtTarget)? && target.unfinished().files == 0;
     let free_bytes = target.free_bytes().map_err(SyncError::LookAtTarget)?;
     let (view, own) = match unused {
@@ -99,6 +104,23 @@ fn open_target(root: Root, opening: &Opening) -> Result<OpenTarget, SyncError> {
         }
     };
     Ok(OpenTarget { doing: Doing::Store(Arc::new(Store::new(target))), view, free_bytes, own })
+}
+
+/// A session that was given up may still be in a system call, and holds the target until that returns.
+fn open_alone(
+    root: &Root,
+    options: tree::Options,
+    trash: Option<&NewTrash<'_>>,
+) -> Result<Target, SyncError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        let again = root.again().map_err(SyncError::LookAtTarget)?;
+        match Target::open_alone(again, options, trash) {
+            Err(TargetError::Busy { .. }) => thread::sleep(LOCK_WAIT),
+            opened => return Ok(opened?),
+        }
+    }
+    let again = root.again().map_err(SyncError::LookAtTarget)?;
+    Ok(Target::open_alone(again, options, trash)?)
 }
 
 /// Opens a target that may be missing, to look at it.
