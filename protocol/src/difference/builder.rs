@@ -16,7 +16,7 @@ const NODE_BITS: u32 = 6;
 
 /// Takes the entries of a tree, ascending by path and once each.
 ///
-/// Memory: the finished catalogue and 8 bytes a leaf. A push allocates nothing but a share in its leaf.
+/// Memory: the finished catalogue and 8 bytes a leaf. A push allocates only when it ends a leaf.
 #[derive(Debug)]
 pub struct CatalogueBuilder {
     filling: Filling,

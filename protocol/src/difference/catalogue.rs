@@ -18,7 +18,7 @@ const ALLOCATION_BYTES: usize = 16;
 /// The entries of a tree in leaves, and the hashes above them.
 ///
 /// Level 0 are the leaves, at least one; the only node of level [`Self::levels`] is the root. In a tree of one
-/// leaf, level 0 is both. Takes some 65 bytes an entry with names of ten bytes.
+/// leaf, level 0 is both. Takes some 60 bytes an entry with names of ten bytes.
 #[derive(Debug)]
 pub struct Catalogue {
     leaves: Vec<Leaf>,

@@ -27,7 +27,7 @@ pub struct Narrowing {
 #[derive(Debug)]
 enum State {
     Root,
-    Nodes(Hearing),
+    Nodes(Box<Hearing>),
     Ended,
 }
 
@@ -166,7 +166,7 @@ impl Narrowing {
             Unmatched::Nodes { level, nodes } if !nodes.is_empty() => {
                 let mut runs = Vec::new();
                 nodes.iter().for_each(|node| Run::append(&mut runs, node.index));
-                self.state = State::Nodes(Hearing::new(level - 1, nodes, &self.own));
+                self.state = State::Nodes(Box::new(Hearing::new(level - 1, nodes, &self.own)));
                 Step::Expand { level, runs }
             }
             Unmatched::Nodes { .. } => self.end(Vec::new()),

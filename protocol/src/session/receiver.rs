@@ -401,8 +401,7 @@ impl Receiver {
             session: proposed.session,
             claim: Claim::Proposed,
             consent: Consent::Given,
-            // Into nothing, content comes unasked.
-            target: if preview && target == TargetView::Empty { TargetView::Occupied } else { target },
+            target,
             selection: Selection::default(),
             preview,
         };
@@ -410,7 +409,11 @@ impl Receiver {
         self.ask(ask)
     }
 
-    fn ask(&mut self, ask: Ask) -> Actions {
+    fn ask(&mut self, mut ask: Ask) -> Actions {
+        if ask.preview && ask.target == TargetView::Empty {
+            // Into nothing, content would come unasked.
+            ask.target = TargetView::Occupied;
+        }
         (self.consent, self.target) = (ask.consent, ask.target);
         let catalogue = (ask.target == TargetView::Comparable).then_some(Action::Catalogue);
         [Action::Send(Message::Ask(ask))].into_iter().chain(catalogue).collect()

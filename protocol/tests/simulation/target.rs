@@ -16,7 +16,7 @@ use ketch_protocol::{
     problem::{Cause, Problem},
     record::segment::Span,
     session::{
-        Ending, Receiver,
+        Ending, Receiver, SessionError,
         receiver::{Action, Agreed, Answer, Input, Outcome},
     },
 };
@@ -141,6 +141,10 @@ impl Target {
     }
 
     pub(crate) fn handle(&mut self, input: Input, now: Duration, link: &mut Link) {
+        if let (None, Input::Lost(detail)) = (&self.machine, &input) {
+            let lost = SessionError::Lost { awaited: "propose", detail: detail.clone() };
+            self.ending = Some(Ending::Failed(lost));
+        }
         let mut inputs = VecDeque::from([input]);
         while let (Some(machine), Some(input)) = (&mut self.machine, inputs.pop_front()) {
             for action in machine.handle(input, now) {

@@ -114,8 +114,7 @@ fn what_a_peer_asks_for_must_exist_and_ascend() {
     let (level, width) = (1, catalogue.width(1));
     let refused = |runs: &[(u64, u64)]| {
         let runs: Vec<Run> = runs.iter().map(|&(first, count)| Run { first, count }).collect();
-        let error = catalogue.children(level, &runs).unwrap_err();
-        error
+        catalogue.children(level, &runs).unwrap_err()
     };
     let no_such = |first, count| AskError::NoSuchNodes { level, first, count, width };
     assert_eq!(refused(&[(width, 1)]), no_such(width, 1));
@@ -127,7 +126,7 @@ fn what_a_peer_asks_for_must_exist_and_ascend() {
     assert_eq!(catalogue.children(0, &one), Err(AskError::BelowLeaves));
     let above = AskError::NoSuchNodes { level: 3, first: 0, count: 1, width: 0 };
     assert_eq!(catalogue.children(3, &one), Err(above));
-    assert_eq!(catalogue.children(u32::MAX, &one).is_err(), true);
+    assert!(catalogue.children(u32::MAX, &one).is_err());
     let leaves = catalogue.width(0);
     assert!(catalogue.leaf_entries(&[Run { first: leaves - 1, count: 2 }]).is_err());
 }

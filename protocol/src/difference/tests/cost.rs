@@ -1,4 +1,4 @@
-//! One change in a flat folder costs what the issue of large folders allows.
+//! One change in a flat folder costs a few KiB and three questions, wherever it is.
 
 use super::*;
 

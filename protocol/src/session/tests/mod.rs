@@ -1,5 +1,6 @@
 //! The two machines by themselves: every state, every message, every input.
 
+mod comparing;
 mod receiver;
 mod sender;
 mod table;
