@@ -110,7 +110,10 @@ impl Exit {
 
     fn of_sync(error: &SyncError) -> Self {
         match error {
-            SyncError::Source { .. } | SyncError::LookAtTarget(_) | SyncError::Random(_) => Self::Failed,
+            SyncError::Source { .. }
+            | SyncError::Tree(_)
+            | SyncError::LookAtTarget(_)
+            | SyncError::Random(_) => Self::Failed,
             SyncError::Target(error) => Self::of_target(error),
             SyncError::Connect(_) => Self::Unreachable,
             SyncError::Session { error, .. } => Self::of_session(error),
@@ -190,6 +193,7 @@ fn sync_hint(error: &SyncError) -> Option<&'static str> {
             "the other side gives rights by `ketch serve --allow PEER=NAME:RIGHT`; PEER is what `ketch id` prints here",
         ),
         SyncError::Source { .. }
+        | SyncError::Tree(_)
         | SyncError::Target(_)
         | SyncError::LookAtTarget(_)
         | SyncError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))

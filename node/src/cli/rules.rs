@@ -3,6 +3,7 @@
 use std::{fs::File, io::Read as _, path::Path};
 
 use anyhow::Context as _;
+use ketch::tree::{excluding, including, rules_in};
 use ketch_protocol::{limits::RULES_BYTES, message::Rules, path::escape};
 
 use super::{
@@ -15,19 +16,13 @@ pub(super) fn read(options: &RuleOptions) -> anyhow::Result<Rules> {
     let mut lines = Vec::new();
     for option in &options.0 {
         match option {
-            RuleOption::Exclude(rule) => lines.push(literal(rule)),
-            RuleOption::Include(rule) => lines.push(format!("!{rule}").into_bytes().into()),
+            RuleOption::Exclude(rule) => lines.push(excluding(rule.as_bytes()).into()),
+            RuleOption::Include(rule) => lines.push(including(rule.as_bytes()).into()),
             RuleOption::From(file) => lines.extend(read_file(file)?),
         }
     }
     let hint = Some("--filter-from FILE takes many rules");
     Rules::new(lines).map_err(|error| Usage { message: error.to_string(), hint }.into())
-}
-
-/// A rule of the command line is never a comment.
-fn literal(rule: &str) -> Box<[u8]> {
-    let escape = if rule.starts_with('#') { "\\" } else { "" };
-    format!("{escape}{rule}").into_bytes().into()
 }
 
 fn read_file(file: &Path) -> anyhow::Result<Vec<Box<[u8]>>> {
@@ -38,14 +33,7 @@ fn read_file(file: &Path) -> anyhow::Result<Vec<Box<[u8]>>> {
     let read = File::open(file).and_then(|opened| opened.take(limit + 1).read_to_end(&mut bytes));
     read.with_context(reading)?;
     anyhow::ensure!(bytes.len() as u64 <= limit, "{}: it has more than {limit} bytes", reading());
-    Ok(lines_of(&bytes))
-}
-
-/// The lines that say something.
-fn lines_of(bytes: &[u8]) -> Vec<Box<[u8]>> {
-    let lines = bytes.split(|&byte| byte == b'\n');
-    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-    lines.filter(|line| !line.trim_ascii().is_empty() && !line.starts_with(b"#")).map(Into::into).collect()
+    Ok(rules_in(&bytes).map(Box::from).collect())
 }
 
 #[cfg(test)]
@@ -60,7 +48,7 @@ mod tests {
     fn options_and_files_become_lines_in_their_order() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rules");
-        std::fs::write(&file, b"# what is built\r\n*.o\r\n\n  \n!keep.o\n\\#x").unwrap();
+        std::fs::write(&file, b"# what is built\r\n*.o\r\n\n!keep.o\n\\#x").unwrap();
         let options = RuleOptions(vec![
             RuleOption::Exclude("#a#".into()),
             RuleOption::From(file),

@@ -1,7 +1,10 @@
 //! `ketch serve`.
 
+use std::sync::Arc;
+
 use ketch::{
     config::ServeConfig,
+    index::Indexes,
     state::StateFolder,
     swarm::{Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
     transfer::{self, Direction, Event, ServeEvent},
@@ -32,7 +35,8 @@ pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Re
     log.announce(&node, &shares);
 
     let (events, mut shown) = mpsc::channel(EVENTS);
-    let serving = transfer::serve(&mut inbound, shares, &events, &stop);
+    let indexes = Arc::new(Indexes::new(state));
+    let serving = transfer::serve(&mut inbound, shares, indexes, &events, &stop);
     let ended = show_while(serving, &mut shown, |event| log.show(&event)).await;
     node.shutdown().await;
     ended?;

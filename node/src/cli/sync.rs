@@ -1,8 +1,9 @@
 //! `ketch sync`.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use ketch::{
+    index::Indexes,
     state::StateFolder,
     swarm::{Multiaddr, Node, NodeOptions, TransportKind},
     transfer::{self, Direction, SyncError, SyncRequest},
@@ -24,7 +25,7 @@ use super::{
 };
 
 pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Result<Exit> {
-    let request = request(&command, &Book::load(state)?)?;
+    let request = request(&command, &Book::load(state)?, Arc::new(Indexes::new(state)))?;
     let stop = stop_on_signal()?;
     let (node, mut inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
@@ -44,7 +45,7 @@ pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Res
     Ok(Exit::of_counts(&report.counts))
 }
 
-fn request(command: &args::Sync, book: &Book) -> anyhow::Result<SyncRequest> {
+fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::Result<SyncRequest> {
     let (shared, direction, local) = sides(command)?;
     let peer = book.resolve(&shared.peer).map_err(told)?;
     let known = command.address.iter().chain(book.addresses(peer)).cloned();
@@ -69,6 +70,7 @@ fn request(command: &args::Sync, book: &Book) -> anyhow::Result<SyncRequest> {
         policy: policy(command),
         itemize: command.itemize || command.dry_run,
         retry_for: command.retry_for,
+        indexes,
     })
 }
 
@@ -143,6 +145,12 @@ mod tests {
             args::Command::Sync(sync) => *sync,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn request(command: &args::Sync, book: &Book) -> anyhow::Result<SyncRequest> {
+        let state = tempfile::tempdir().unwrap();
+        let state = StateFolder::locate(Some(state.path().join("state")), |_| None).unwrap();
+        super::request(command, book, Arc::new(Indexes::new(&state)))
     }
 
     fn book(peer: PeerId) -> Book {

@@ -4,6 +4,7 @@ use std::{io, path::PathBuf};
 
 use ketch_protocol::session::SessionError;
 
+use super::known_tree::OpenError;
 use crate::{
     state::show,
     swarm::{DialError, StreamError, TransportKind},
@@ -80,6 +81,9 @@ pub enum SyncError {
         /// Why.
         source: io::Error,
     },
+    /// The tree on this side can't be listed as it was asked for.
+    #[error(transparent)]
+    Tree(#[from] OpenError),
     /// The target can't be written.
     #[error(transparent)]
     Target(#[from] TargetError),

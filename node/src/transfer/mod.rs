@@ -13,6 +13,7 @@ mod data_in;
 mod data_out;
 mod error;
 mod event;
+mod known_tree;
 mod line;
 mod listing;
 mod offer;
@@ -39,6 +40,7 @@ use ketch_protocol::message::SessionId;
 
 pub use error::{ConnectError, OfferError, ReceiveError, ServeError, SyncError};
 pub use event::{Change, Consultation, Direction, Event, Progress, Report, Route, ServeEvent};
+pub use known_tree::OpenError;
 pub use offer::{OfferRequest, offer};
 pub use receive::{ReceiveRequest, receive};
 pub use serve::serve;

@@ -19,6 +19,7 @@ use super::{
     Layout, OfferError,
     arrivals::{Arrivals, Router},
     event::{Event, Report},
+    known_tree::KnownTree,
     line::Line,
     listing::count,
     lock,
@@ -207,7 +208,8 @@ impl Judge {
     /// Admits the peer, or says why not, for the local user.
     pub(super) fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
         self.reserve(ask).map_err(|error| Denial::Silent(error.to_string()))?;
-        Ok(Admission { source: self.source.clone(), estimate: self.estimate.get().copied() })
+        let tree = KnownTree::offered(self.source.clone());
+        Ok(Admission { tree, estimate: self.estimate.get().copied() })
     }
 
     fn reserve(&self, ask: &Ask) -> Result<(), AdmitError> {

@@ -25,17 +25,17 @@ use super::{
     arrivals::{DataStreams, SESSION_STREAMS},
     data_in::bring,
     event::{Change, Consultation, Event, Progress, Report},
+    known_tree::KnownTree,
     line::{Line, leave},
     planning::{Order, Task, plan_all},
     preview::preview_all,
     pulse::Pulse,
-    sides::OwnTree,
     storing::{EndCause, Store, Stored},
     targets::Heard,
 };
 use crate::{
     swarm::{Connection, Stream},
-    tree::{Handling, Unfinished},
+    tree::{Catalogued, Handling, Unfinished},
 };
 
 /// Names shown to a person who is asked; the rest is counted.
@@ -65,7 +65,7 @@ pub(super) struct Receiving {
     /// What is to be removed.
     removal: Removal,
     /// Lists the target, to compare it.
-    own: Option<OwnTree>,
+    own: Option<KnownTree>,
     /// Entries of the target before the session, once it was listed.
     own_entries: u64,
     /// How many entries wait for others to be settled.
@@ -201,7 +201,7 @@ impl Receiving {
     }
 
     /// Compares the target with the source, listing it by `own`, and removes what the sender does not have.
-    pub(super) fn comparing(self, own: Option<OwnTree>, removal: Removal) -> Self {
+    pub(super) fn comparing(self, own: Option<KnownTree>, removal: Removal) -> Self {
         Self { own, removal, ..self }
     }
 
@@ -418,7 +418,7 @@ impl Receiving {
         let (Some(own), report) = (self.own.take(), self.report.clone()) else { return };
         tokio::task::spawn_blocking(move || {
             let work = match own.catalogue() {
-                Ok(catalogue) => Work::Catalogued(Arc::new(catalogue)),
+                Ok(Catalogued { catalogue, .. }) => Work::Catalogued(Arc::new(catalogue)),
                 Err(error) => {
                     Work::Stop(Stop::new(Reason::Internal, format_args!("listing the target: {error}")))
                 }

@@ -57,6 +57,7 @@ fn is_cut(error: &SyncError) -> bool {
             SessionError::Stopped(_) | SessionError::Violation(_) => false,
         },
         SyncError::Source { .. }
+        | SyncError::Tree(_)
         | SyncError::Target(_)
         | SyncError::LookAtTarget(_)
         | SyncError::Connect(_)
@@ -76,6 +77,7 @@ fn may_pass(error: &SyncError) -> bool {
             SessionError::Stopped(_) | SessionError::Violation(_) => false,
         },
         SyncError::Source { .. }
+        | SyncError::Tree(_)
         | SyncError::Target(_)
         | SyncError::LookAtTarget(_)
         | SyncError::Interrupted

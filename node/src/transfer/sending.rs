@@ -24,17 +24,17 @@ use super::{
     Layout,
     data_out::{DataOut, Moved, bundle_streams},
     event::{Change, Event, Progress, Report},
+    known_tree::KnownTree,
     line::{Line, leave},
     listing::{Listed, list},
     offer,
     pulse::{Broken, Pulse},
     queue::Queue,
     serve,
-    sides::catalogue,
 };
 use crate::{
     swarm::{Connection, Stream},
-    tree::Source,
+    tree::{Catalogued, Source, SourceError},
 };
 
 /// Decides about asks.
@@ -44,13 +44,13 @@ pub(super) enum Judge {
     /// By the rights on shares.
     Shares(serve::Judge),
     /// It answers a proposal of this side.
-    Proposed(Source),
+    Proposed(KnownTree),
 }
 
 /// What a receiver that was admitted gets.
 #[derive(Debug)]
 pub(super) struct Admission {
-    pub(super) source: Source,
+    pub(super) tree: KnownTree,
     /// What the tree was counted to be, once it was.
     pub(super) estimate: Option<Totals>,
 }
@@ -69,7 +69,7 @@ impl Judge {
         match self {
             Self::Offer(judge) => judge.admit(ask),
             Self::Shares(judge) => judge.admit(ask).await,
-            Self::Proposed(source) => Ok(Admission { source: source.clone(), estimate: None }),
+            Self::Proposed(tree) => Ok(Admission { tree: tree.clone(), estimate: None }),
         }
     }
 }
@@ -81,13 +81,13 @@ pub(super) struct Sending {
     events: mpsc::Sender<Event>,
     judge: Judge,
     /// Known once the receiver is admitted.
-    source: Option<Source>,
+    tree: Option<KnownTree>,
     sender: Sender,
     /// Actions not yet carried out.
     actions: Vec<Action>,
     queue: Arc<Queue>,
     streams: JoinSet<Result<(), Broken>>,
-    listing: Option<mpsc::Receiver<Listed>>,
+    listing: Option<mpsc::Receiver<Result<Listed, SourceError>>>,
     catalogued: Option<oneshot::Receiver<Input>>,
     list_complete: bool,
     listed: Totals,
@@ -113,7 +113,7 @@ impl Sending {
             layout,
             events,
             judge,
-            source: None,
+            tree: None,
             sender: Sender::default(),
             actions: Vec::new(),
             queue: Arc::default(),
@@ -138,11 +138,11 @@ impl Sending {
     pub(super) fn propose(
         connection: Connection,
         propose: Propose,
-        source: Source,
+        tree: KnownTree,
         events: mpsc::Sender<Event>,
     ) -> Self {
         let (sender, actions) = Sender::propose(propose);
-        let judge = Judge::Proposed(source);
+        let judge = Judge::Proposed(tree);
         Self { sender, actions, ..Self::new(connection, Layout::default(), judge, events) }
     }
 
@@ -209,7 +209,7 @@ impl Sending {
                 match action {
                     Action::Send(message) => line.say(&message),
                     Action::Admit(ask) => self.judge(&ask).await,
-                    Action::List => self.listing = self.source.clone().map(list),
+                    Action::List => self.listing = self.tree.clone().map(list),
                     Action::Catalogue => self.start_catalogue(),
                     Action::Read(jobs) => self.queue.push(jobs),
                     Action::Report(problem) => self.tell(Event::Problem(problem)).await,
@@ -227,15 +227,15 @@ impl Sending {
     }
 
     fn start_catalogue(&mut self) {
-        let Some(source) = self.source.clone() else { return };
+        let Some(tree) = self.tree.clone() else { return };
         let (report, made) = oneshot::channel();
         self.catalogued = Some(made);
         tokio::task::spawn_blocking(move || {
-            let input = match catalogue(&source) {
-                Ok((catalogue, problems)) => Input::Catalogued { catalogue: Arc::new(catalogue), problems },
-                Err(error) => {
-                    Input::Stop(Stop::new(Reason::Internal, format_args!("listing the source: {error}")))
+            let input = match tree.catalogue() {
+                Ok(Catalogued { catalogue, problems, .. }) => {
+                    Input::Catalogued { catalogue: Arc::new(catalogue), problems }
                 }
+                Err(error) => Input::Stop(unlistable(&error)),
             };
             // The session has ended if nobody takes it.
             let _ = report.send(input);
@@ -252,9 +252,9 @@ impl Sending {
     async fn judge(&mut self, ask: &Ask) {
         let peer = self.connection.peer();
         match self.judge.admit(ask).await {
-            Ok(Admission { source, estimate }) => {
-                self.start_streams(ask.session, &source);
-                self.source = Some(source);
+            Ok(Admission { tree, estimate }) => {
+                self.start_streams(ask.session, &tree.source);
+                self.tree = Some(tree);
                 self.feed(Input::Admitted { estimate });
                 self.tell(Event::Admitted { peer, estimate }).await;
             }
@@ -269,9 +269,10 @@ impl Sending {
         }
     }
 
-    fn hear_listed(&mut self, listed: Option<Listed>) -> Input {
+    fn hear_listed(&mut self, listed: Option<Result<Listed, SourceError>>) -> Input {
         match listed {
-            Some(Listed { entries, problems, .. }) => {
+            Some(Err(error)) => Input::Stop(unlistable(&error)),
+            Some(Ok(Listed { entries, problems, .. })) => {
                 self.listed.entries += entries.len() as u64;
                 self.listed.bytes += entries.iter().map(|entry| entry.size()).sum::<u64>();
                 self.listed.problems += problems.len() as u64;
@@ -342,6 +343,11 @@ impl Sending {
     }
 }
 
+/// A tree that can't be listed must not pass for an empty one.
+fn unlistable(error: &dyn std::error::Error) -> Stop {
+    Stop::new(Reason::Internal, format_args!("listing the source: {error}"))
+}
+
 /// The catalogue, once it is made; waits for ever where none is.
 async fn catalogue_made(catalogued: &mut Option<oneshot::Receiver<Input>>) -> Input {
     let made = match catalogued {
@@ -356,7 +362,9 @@ async fn catalogue_made(catalogued: &mut Option<oneshot::Receiver<Input>>) -> In
 }
 
 /// The next batch; waits for ever where nothing is listed.
-async fn next_listed(listing: &mut Option<mpsc::Receiver<Listed>>) -> Option<Listed> {
+async fn next_listed(
+    listing: &mut Option<mpsc::Receiver<Result<Listed, SourceError>>>,
+) -> Option<Result<Listed, SourceError>> {
     match listing {
         Some(listing) => listing.recv().await,
         None => std::future::pending().await,

@@ -34,6 +34,7 @@ use super::{
     targets::{Busy, Heard, HeldTarget, Targets},
 };
 use crate::{
+    index::Indexes,
     swarm::{Connection, Inbound, PeerId, Stream},
     trust::{Shares, shares::Access},
 };
@@ -48,11 +49,13 @@ const EVENTS: usize = 64;
 pub async fn serve(
     inbound: &mut Inbound,
     shares: Shares,
+    indexes: Arc<Indexes>,
     events: &mpsc::Sender<ServeEvent>,
     stop: &CancellationToken,
 ) -> Result<(), ServeError> {
     let mut serving = Serving {
         shares: Arc::new(shares),
+        indexes,
         router: Router::default(),
         targets: Targets::default(),
         events: events.clone(),
@@ -78,6 +81,7 @@ pub async fn serve(
 
 struct Serving {
     shares: Arc<Shares>,
+    indexes: Arc<Indexes>,
     router: Router,
     targets: Targets,
     events: mpsc::Sender<ServeEvent>,
@@ -95,6 +99,7 @@ impl Serving {
         let (events, mut told) = mpsc::channel(EVENTS);
         let session = Session {
             shares: Arc::clone(&self.shares),
+            indexes: Arc::clone(&self.indexes),
             router: self.router.clone(),
             targets: self.targets.clone(),
             connection,
@@ -118,6 +123,7 @@ impl Serving {
 /// One session with a peer that came.
 struct Session {
     shares: Arc<Shares>,
+    indexes: Arc<Indexes>,
     router: Router,
     targets: Targets,
     connection: Connection,
@@ -143,7 +149,7 @@ impl Session {
     /// The peer is the receiver.
     async fn give(self, line: Line<Stream>, first: Message) {
         let peer = self.connection.peer();
-        let judge = Judge { shares: self.shares, peer, log: self.log.clone() };
+        let judge = Judge { shares: self.shares, indexes: self.indexes, peer, log: self.log.clone() };
         let events = self.log.events.clone();
         let judge = sending::Judge::Shares(judge);
         let mut sending = Sending::new(self.connection, Layout::default(), judge, events);
@@ -180,8 +186,9 @@ impl Session {
         let held = self.targets.take(&path, peer, heard.clone(), self.stop.clone()).await;
         let held = held.map_err(|Busy| Denial::Told(Stop::new(Reason::Busy, place)))?;
         let (selection, policy) = (selection.clone(), policy.clone());
-        let trash = admitted.share.trash.clone();
-        let opening = Opening { session: *session, selection, policy, trash };
+        let (trash, exclude) = (admitted.share.trash.clone(), admitted.share.exclude.clone());
+        let indexes = Arc::clone(&self.indexes);
+        let opening = Opening { session: *session, selection, policy, trash, exclude, indexes };
         let target = blocking(move || open_shared_target(&admitted, &opening)).await;
         let target = target.map_err(Denial::Told)?;
         Ok(Opened { target, data, heard, _held: held })
@@ -243,6 +250,7 @@ struct Opened {
 /// Decides about one peer that wants to read.
 pub(super) struct Judge {
     shares: Arc<Shares>,
+    indexes: Arc<Indexes>,
     peer: PeerId,
     log: Log,
 }
@@ -255,9 +263,11 @@ impl Judge {
         };
         let judged = self.shares.judge(self.peer, place, Access::Read);
         let admitted = judged.map_err(|refusal| Denial::Silent(refusal.to_string()))?;
-        let source = blocking(move || open_shared_source(&admitted)).await.map_err(Denial::Told)?;
+        let (selection, indexes) = (ask.selection.clone(), Arc::clone(&self.indexes));
+        let tree = blocking(move || open_shared_source(&admitted, &selection, &indexes)).await;
+        let tree = tree.map_err(Denial::Told)?;
         self.log.began(place.clone(), Direction::Pull).await;
-        Ok(Admission { source, estimate: None })
+        Ok(Admission { tree, estimate: None })
     }
 }
 

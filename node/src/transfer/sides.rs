@@ -10,15 +10,20 @@ use std::{
 };
 
 use ketch_protocol::{
-    difference::{Catalogue, CatalogueBuilder},
-    message::{Policy, Selection, SessionId, TargetView},
-    problem::{Problem, Reason},
+    message::{Equality, Hashes, Policy, Selection, SessionId, TargetView},
+    problem::Reason,
     session::Stop,
 };
 
-use super::{SyncError, receiving::Doing, storing::Store};
+use super::{
+    SyncError,
+    known_tree::{KnownTree, OpenError},
+    receiving::Doing,
+    storing::Store,
+};
 use crate::{
-    tree::{self, Found, Handling, NewTrash, Root, Source, Target, TargetError},
+    index::Indexes,
+    tree::{self, Handling, HeldDirectory, NewTrash, Target, TargetError},
     trust::shares::Admitted,
 };
 
@@ -33,34 +38,7 @@ pub(super) struct OpenTarget {
     pub(super) view: TargetView,
     pub(super) free_bytes: u64,
     /// Lists it, where it is to be compared.
-    pub(super) own: Option<OwnTree>,
-}
-
-/// A tree to be catalogued.
-#[derive(Debug)]
-pub(super) struct OwnTree {
-    pub(super) source: Source,
-}
-
-impl OwnTree {
-    /// Lists it all.
-    pub(super) fn catalogue(self) -> io::Result<Catalogue> {
-        Ok(catalogue(&self.source)?.0)
-    }
-}
-
-/// The catalogue of a tree, and what of it is no entry.
-pub(super) fn catalogue(source: &Source) -> io::Result<(Catalogue, Vec<Problem>)> {
-    let mut salt = [0; 16];
-    getrandom::fill(&mut salt).map_err(io::Error::other)?;
-    let (mut builder, mut problems) = (CatalogueBuilder::new(salt), Vec::new());
-    for found in source.scan() {
-        match found {
-            Found::Entry(entry) => builder.push(&entry),
-            Found::Problem(problem) => problems.push(problem),
-        }
-    }
-    Ok((builder.finish(), problems))
+    pub(super) own: Option<KnownTree>,
 }
 
 /// How a target is opened.
@@ -70,24 +48,48 @@ pub(super) struct Opening {
     pub(super) selection: Selection,
     pub(super) policy: Policy,
     pub(super) trash: Option<PathBuf>,
+    /// What its owner excludes.
+    pub(super) exclude: Vec<String>,
+    pub(super) indexes: Arc<Indexes>,
+}
+
+impl Opening {
+    /// What is listed of the target: what the sender is asked for, and the hashes that this side needs.
+    fn own_selection(&self) -> Selection {
+        let hashes = match (self.policy.equality, self.policy.preview || self.policy.find_moves) {
+            (Equality::Checksum, _) => Hashes::Read,
+            (Equality::Content | Equality::Size, true) => Hashes::All,
+            (Equality::Content | Equality::Size, false) => Hashes::Known,
+        };
+        Selection { hashes, ..self.selection.clone() }
+    }
+
+    fn own_tree(&self, root: &HeldDirectory) -> Result<KnownTree, OpenError> {
+        KnownTree::open(root, &self.indexes, &self.own_selection(), &self.exclude)
+    }
 }
 
 /// Opens the target on the side that dials. Where nothing is to be written it may be missing, else it is made.
 pub(super) fn open_local_target(path: &Path, opening: &Opening) -> Result<OpenTarget, SyncError> {
     if opening.policy.preview {
-        return preview_target(Root::open(path), opening).map_err(SyncError::LookAtTarget);
+        return preview_target(HeldDirectory::open(path), opening);
     }
-    let root = fs::create_dir_all(path).and_then(|()| Root::open(path));
+    let root = fs::create_dir_all(path).and_then(|()| HeldDirectory::open(path));
     open_target(root.map_err(|error| TargetError::new(path, error))?, opening)
 }
 
 /// Opens the source on the side that dials.
-pub(super) fn open_local_source(path: PathBuf) -> Result<Source, SyncError> {
-    Root::open(&path).and_then(Source::of_root).map_err(|source| SyncError::Source { path, source })
+pub(super) fn open_local_source(
+    path: PathBuf,
+    selection: &Selection,
+    indexes: &Indexes,
+) -> Result<KnownTree, SyncError> {
+    let root = HeldDirectory::open(&path).map_err(|source| SyncError::Source { path, source })?;
+    Ok(KnownTree::open(&root, indexes, selection, &[])?)
 }
 
-fn open_target(root: Root, opening: &Opening) -> Result<OpenTarget, SyncError> {
-    let Opening { session, selection, policy, trash } = opening;
+fn open_target(root: HeldDirectory, opening: &Opening) -> Result<OpenTarget, SyncError> {
+    let Opening { session, selection, policy, trash, .. } = opening;
     let listed = root.again().map_err(SyncError::LookAtTarget)?;
     let session = format!("{session:?}");
     let trash = trash.as_deref();
@@ -96,19 +98,15 @@ fn open_target(root: Root, opening: &Opening) -> Result<OpenTarget, SyncError> {
     let target = open_alone(&root, options, trash.as_ref())?;
     let unused = target.is_empty().map_err(SyncError::LookAtTarget)? && target.unfinished().files == 0;
     let free_bytes = target.free_bytes().map_err(SyncError::LookAtTarget)?;
-    let (view, own) = match unused {
-        true => (TargetView::Empty, None),
-        false => {
-            let source = Source::of_root(listed).map_err(SyncError::LookAtTarget)?;
-            (TargetView::Comparable, Some(OwnTree { source }))
-        }
-    };
-    Ok(OpenTarget { doing: Doing::Store(Arc::new(Store::new(target))), view, free_bytes, own })
+    let own = opening.own_tree(&listed)?;
+    let view = if unused { TargetView::Empty } else { TargetView::Comparable };
+    let doing = Doing::Store(Arc::new(Store::new(target, Some(own.clone()))));
+    Ok(OpenTarget { doing, view, free_bytes, own: Some(own) })
 }
 
 /// A session that was given up may still be in a system call, and holds the target until that returns.
 fn open_alone(
-    root: &Root,
+    root: &HeldDirectory,
     options: tree::Options,
     trash: Option<&NewTrash<'_>>,
 ) -> Result<Target, SyncError> {
@@ -124,11 +122,11 @@ fn open_alone(
 }
 
 /// Opens a target that may be missing, to look at it.
-fn preview_target(root: io::Result<Root>, opening: &Opening) -> io::Result<OpenTarget> {
+fn preview_target(root: io::Result<HeldDirectory>, opening: &Opening) -> Result<OpenTarget, SyncError> {
     let own = match root {
-        Ok(root) => Some(OwnTree { source: Source::of_root(root)? }),
+        Ok(root) => Some(opening.own_tree(&root)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
+        Err(error) => return Err(SyncError::LookAtTarget(error)),
     };
     let view = if own.is_some() { TargetView::Comparable } else { TargetView::Occupied };
     let doing = Doing::Preview(Handling::of(&opening.policy, &opening.selection));
@@ -137,26 +135,35 @@ fn preview_target(root: io::Result<Root>, opening: &Opening) -> io::Result<OpenT
 }
 
 /// Opens what a peer may read. It hears what is wrong: it has a right on the share.
-pub(super) fn open_shared_source(admitted: &Admitted) -> Result<Source, Stop> {
-    let opened = Root::open_exactly(&admitted.share.root);
+pub(super) fn open_shared_source(
+    admitted: &Admitted,
+    selection: &Selection,
+    indexes: &Indexes,
+) -> Result<KnownTree, Stop> {
+    let opened = HeldDirectory::open_exactly(&admitted.share.root);
     let opened = opened.and_then(|root| match &admitted.path {
         Some(path) => root.below(path),
         None => Ok(root),
     });
-    opened.and_then(Source::of_root).map_err(|error| unavailable(admitted, &error))
+    let root = opened.map_err(|error| unavailable(admitted, &error))?;
+    let tree = KnownTree::open(&root, indexes, selection, &admitted.share.exclude);
+    tree.map_err(|error| Stop::new(Reason::Internal, error))
 }
 
 /// Opens what a peer may write into. Below the share it is made where it is missing and something is written.
 pub(super) fn open_shared_target(admitted: &Admitted, opening: &Opening) -> Result<OpenTarget, Stop> {
     let preview = opening.policy.preview;
-    let opened = Root::open_exactly(&admitted.share.root);
+    let opened = HeldDirectory::open_exactly(&admitted.share.root);
     let opened = opened.and_then(|root| match &admitted.path {
         Some(path) if preview => root.below(path),
         Some(path) => root.make_below(path),
         None => Ok(root),
     });
     if preview {
-        return preview_target(opened, opening).map_err(|error| unavailable(admitted, &error));
+        return preview_target(opened, opening).map_err(|error| match error {
+            SyncError::LookAtTarget(error) => unavailable(admitted, &error),
+            other => stop_of(admitted, &other),
+        });
     }
     let root = opened.map_err(|error| unavailable(admitted, &error))?;
     open_target(root, opening).map_err(|error| stop_of(admitted, &error))
@@ -174,12 +181,16 @@ fn stop_of(admitted: &Admitted, error: &SyncError) -> Stop {
     let reason = match error {
         SyncError::Target(error) => error.reason(),
         SyncError::Source { .. }
+        | SyncError::Tree(_)
         | SyncError::LookAtTarget(_)
         | SyncError::Connect(_)
         | SyncError::Session { .. }
         | SyncError::Interrupted
         | SyncError::Random(_) => Reason::Internal,
     };
-    let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+    let cause = match error {
+        SyncError::Tree(error) => format!(": {error}"),
+        other => other.source().map(|source| format!(": {source}")).unwrap_or_default(),
+    };
     Stop::new(reason, format_args!("the share \"{}\" cannot be written{cause}", admitted.share.name))
 }

@@ -18,6 +18,7 @@ use ketch_protocol::{
 
 use super::{
     event::Progress,
+    known_tree::KnownTree,
     registry::{Awaited, Comparison, Incoming, Lookup, Registry, Verdict},
 };
 use crate::tree::{NewFile, Target, Trouble};
@@ -26,6 +27,8 @@ use crate::tree::{NewFile, Target, Trouble};
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) target: Target,
+    /// What is remembered of the target; `None` of what comes by a ticket.
+    known: Option<KnownTree>,
     pub(super) registry: Registry,
     /// Bytes of content that came in, for progress.
     pub(super) moved_bytes: AtomicU64,
@@ -34,14 +37,14 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(target: Target) -> Self {
+    pub(super) fn new(target: Target, known: Option<KnownTree>) -> Self {
         let (moved_bytes, found_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { target, registry: Registry::default(), moved_bytes, found_bytes }
+        Self { target, known, registry: Registry::default(), moved_bytes, found_bytes }
     }
 
     /// Whether a path takes no part, so that it is never removed.
-    pub(super) fn protects(&self, _path: &EntryPath) -> bool {
-        false
+    pub(super) fn protects(&self, path: &EntryPath) -> bool {
+        self.known.as_ref().is_some_and(|known| known.leaves_out(path))
     }
 
     /// The bytes of a progress that is otherwise empty.

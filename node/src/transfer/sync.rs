@@ -1,6 +1,6 @@
 //! Making two trees the same with a peer that serves one of them, from this side, which dials.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
@@ -18,6 +18,7 @@ use super::{
     blocking,
     connect::open_control,
     event::{Direction, Event, Report, Route},
+    known_tree::KnownTree,
     line::Line,
     random_session,
     receiving::{CutShort, Receiving},
@@ -26,8 +27,9 @@ use super::{
     sides::{OpenTarget, Opening, open_local_source, open_local_target},
 };
 use crate::{
+    index::Indexes,
     swarm::{Connection, Inbound, Multiaddr, Node, PeerId, Stream},
-    tree::{Source, Unfinished},
+    tree::Unfinished,
 };
 
 /// What to make the same as what.
@@ -53,6 +55,8 @@ pub struct SyncRequest {
     pub itemize: bool,
     /// How long to try again after a connection was lost.
     pub retry_for: Duration,
+    /// What is remembered of trees.
+    pub indexes: Arc<Indexes>,
 }
 
 /// Makes the target the same as the source, in as many sessions as that takes. Cancelling `stop` tells the other
@@ -148,14 +152,14 @@ impl Syncing<'_> {
     }
 
     async fn open_target(&self, session: SessionId) -> Result<OpenTarget, SyncError> {
-        let SyncRequest { local, trash, policy, selection, .. } = self.request.clone();
-        let opening = Opening { session, selection, policy, trash };
+        let SyncRequest { local, trash, policy, selection, indexes, .. } = self.request.clone();
+        let opening = Opening { session, selection, policy, trash, exclude: Vec::new(), indexes };
         blocking(move || open_local_target(&local, &opening)).await
     }
 
-    async fn open_source(&self) -> Result<Source, SyncError> {
-        let path = self.request.local.clone();
-        blocking(move || open_local_source(path)).await
+    async fn open_source(&self) -> Result<KnownTree, SyncError> {
+        let SyncRequest { local, selection, indexes, .. } = self.request.clone();
+        blocking(move || open_local_source(local, &selection, &indexes)).await
     }
 
     async fn connect(&self) -> Result<(Connection, Stream), SyncError> {

@@ -1,13 +1,13 @@
 //! Extended attributes, read and set by handle.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use ketch_protocol::{
     limits::{ATTRIBUTE_BYTES, ATTRIBUTES},
     manifest::Attribute,
 };
 use rustix::{
-    fs::{Mode, XattrFlags, fchmod, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat},
+    fs::{Mode, OFlags, XattrFlags, fchmod, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat, openat},
     io::Errno,
 };
 
@@ -18,6 +18,19 @@ const NAMES_BYTES: usize = 64 * 1024;
 /// receives, as setuid does (`security.capability`), or are the system's own business (`security.selinux`).
 pub(super) fn is_carried(name: &[u8]) -> bool {
     name.starts_with(b"user.")
+}
+
+/// The attributes of `leaf` in `directory`, as [`read`] gives them; why not, for a person.
+pub(super) fn read_at(directory: &OwnedFd, leaf: &[u8]) -> Result<Vec<Attribute>, String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = openat(directory, leaf, flags, Mode::empty());
+    opened.and_then(read).map_err(|error| match error {
+        Errno::TOOBIG => format!(
+            "its attributes are left out: more than {ATTRIBUTES}, or more than {ATTRIBUTE_BYTES} bytes of \
+             names and values"
+        ),
+        other => format!("reading its attributes: {other}"),
+    })
 }
 
 /// The [carried](is_carried) attributes of a file or a directory, in ascending order of their names. E2BIG

@@ -5,22 +5,27 @@
 //! handle without following a symlink, so that whoever changes the tree meanwhile, or names its paths, can
 //! not lead a read or a write out of it.
 //!
-//! A sender opens a [`Source`], lists it with [`Source::scan`] and reads with [`Source::open_file`]. A
+//! A sender opens a [`Source`], lists it with [`Source::scan`] or [`Source::list`] and reads with
+//! [`Source::open_file`]. A
 //! receiver opens a [`Target`], asks [`Target::plan`] about every entry in manifest order, stores content by
 //! [`Target::create`] or [`Target::partial`] on any thread, and ends with [`Target::finish`] and
 //! [`Target::sync`]. Dropping any of these at any time is safe: a file under its final name is always whole.
 
 mod attributes;
+mod catalogue;
+mod filter;
 mod handles;
+mod held;
 mod metadata;
 mod platform;
-mod root;
 mod scan;
 mod source;
 mod target;
 
-pub use root::Root;
-pub use scan::{Found, Scan};
+pub use catalogue::{Catalogued, Unknown, catalogue};
+pub use filter::{Filter, FilterError, excluding, including, rules_in};
+pub use held::HeldDirectory;
+pub use scan::{Found, Listing, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{
     Approved, Decision, Durability, Existing, Extras, Handling, Link, NewFile, NewTrash, Options, Over, Own,

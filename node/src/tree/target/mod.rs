@@ -32,7 +32,7 @@ use self::{
     trash::Trash,
 };
 use super::{
-    PRIVATE_FOLDER, Root,
+    HeldDirectory, PRIVATE_FOLDER,
     handles::Handles,
     metadata::{self, Unset},
     platform::{self, FileSystem, HANDLE},
@@ -130,7 +130,7 @@ impl Target {
     /// Opens `destination`, making it and what is above it where missing, and finds out whether it can be
     /// written. Leftovers older than a week are removed.
     pub fn open(destination: &Path, options: Options) -> Result<Self, TargetError> {
-        let root = fs::create_dir_all(destination).and_then(|()| Root::open(destination));
+        let root = fs::create_dir_all(destination).and_then(|()| HeldDirectory::open(destination));
         let root = root.map_err(|error| TargetError::new(destination, error))?;
         Self::open_with(root, options, None, |_| Ok(None))
     }
@@ -138,7 +138,7 @@ impl Target {
     /// Opens a directory as [`Target::open`] does, for one session alone ([`TargetError::Busy`]), and with a
     /// trash where one is named.
     pub fn open_alone(
-        root: Root,
+        root: HeldDirectory,
         options: Options,
         trash: Option<&NewTrash<'_>>,
     ) -> Result<Self, TargetError> {
@@ -151,7 +151,7 @@ impl Target {
     }
 
     fn open_with(
-        root: Root,
+        root: HeldDirectory,
         options: Options,
         lock: Option<OwnedFd>,
         open_trash: impl FnOnce(&Directory) -> Result<Option<Trash>, TargetError>,
@@ -415,7 +415,7 @@ impl Shared {
 
 /// Locks a target against other sessions. Its own directory is locked, so nothing is left when a process
 /// dies; a file system without locks has none to offer.
-fn lock(root: &Root) -> Result<OwnedFd, TargetError> {
+fn lock(root: &HeldDirectory) -> Result<OwnedFd, TargetError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let held = openat(root.handle(), ".", flags, Mode::empty())
         .map_err(|error| TargetError::new(root.path(), error.into()))?;

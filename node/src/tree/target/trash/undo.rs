@@ -29,7 +29,7 @@ use super::{
     open_directory, shown,
 };
 use crate::tree::{
-    Root,
+    HeldDirectory,
     metadata::{self, Carried, Unset},
     platform::{self, HANDLE},
     target::{Directory, Durability, Handling, Options, Target, TargetError},
@@ -159,7 +159,7 @@ impl Undoing {
         }
         let handling = Handling::receiving(true);
         let options = Options { handling, durability: Durability::Session };
-        let root = Root::open(&target).map_err(|error| TargetError::new(&target, error))?;
+        let root = HeldDirectory::open(&target).map_err(|error| TargetError::new(&target, error))?;
         let open_target = Target::open_alone(root, options, None)?;
         let undone = Undone { session, target, restored: 0, removed: 0, described: 0, problems: Vec::new() };
         Ok(Self {

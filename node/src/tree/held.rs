@@ -1,4 +1,4 @@
-//! [`Root`]: a directory held by handle, the top of a source or a target.
+//! [`HeldDirectory`]: a directory held by handle, the top of a source or a target.
 
 use std::{
     fs, io,
@@ -22,12 +22,12 @@ use super::{
 
 /// A directory by its handle: whatever becomes of its name, the same directory is meant.
 #[derive(Debug)]
-pub struct Root {
+pub struct HeldDirectory {
     handle: OwnedFd,
     path: PathBuf,
 }
 
-impl Root {
+impl HeldDirectory {
     /// The directory that a user of this machine names. Symlinks on the way are followed.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = fs::canonicalize(path)?;
@@ -107,12 +107,12 @@ mod tests {
     }
 
     /// A folder with `share/inside` and a link `share/out` that leads out of it.
-    fn place() -> (tempfile::TempDir, Root) {
+    fn place() -> (tempfile::TempDir, HeldDirectory) {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir_all(place.path().join("share/inside")).unwrap();
         fs::create_dir(place.path().join("other")).unwrap();
         symlink("../other", place.path().join("share/out")).unwrap();
-        let root = Root::open(&place.path().join("share")).unwrap();
+        let root = HeldDirectory::open(&place.path().join("share")).unwrap();
         (place, root)
     }
 
@@ -139,9 +139,9 @@ mod tests {
     fn a_link_that_took_the_place_of_a_directory_is_not_followed() {
         let (place, root) = place();
         let exact = root.path().join("inside");
-        assert!(Root::open_exactly(&exact).is_ok());
+        assert!(HeldDirectory::open_exactly(&exact).is_ok());
         fs::remove_dir(&exact).unwrap();
         symlink(place.path().join("other"), &exact).unwrap();
-        Root::open_exactly(&exact).unwrap_err();
+        HeldDirectory::open_exactly(&exact).unwrap_err();
     }
 }
