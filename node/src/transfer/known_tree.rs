@@ -3,12 +3,16 @@
 use std::io;
 
 use ketch_protocol::{
-    message::{Hashes, Selection},
+    difference::RangeHash,
+    limits::VERSION,
+    message::{Hashes, Message, Place, Policy, Propose, Selection, SessionId, encode},
     path::EntryPath,
+    session::receiver::Agreed,
 };
 
 use crate::{
-    index::{Changes, Index, Indexes, now},
+    index::{Agreement, Changes, Index, Indexes, PairKey, Recorder, now},
+    swarm::PeerId,
     tree::{
         Catalogued, Filter, FilterError, HeldDirectory, Listing, Scan, Source, SourceError, Unknown,
         catalogue,
@@ -23,6 +27,8 @@ pub(super) struct KnownTree {
     pub(super) index: Option<Index>,
     filter: Filter,
     selection: Selection,
+    /// Names what it is compared with.
+    pair: Option<PairKey>,
 }
 
 impl KnownTree {
@@ -37,13 +43,13 @@ impl KnownTree {
         let filter = Filter::new(&rules.collect::<Vec<_>>())?;
         let source = Source::of_root(root)?;
         let index = source.root()?.map(|root| indexes.open(&root));
-        Ok(Self { source, index, filter, selection: selection.clone() })
+        Ok(Self { source, index, filter, selection: selection.clone(), pair: None })
     }
 
     /// What is offered by a ticket: all of it, and nothing is kept.
     pub(super) fn offered(source: Source) -> Self {
         let (filter, selection) = (Filter::default(), Selection::default());
-        Self { source, index: None, filter, selection }
+        Self { source, index: None, filter, selection, pair: None }
     }
 
     /// Lists it.
@@ -69,9 +75,37 @@ impl KnownTree {
         Ok(catalogued.expect("it is wanted to the end"))
     }
 
-    /// Keeps what was learnt of it.
-    pub(super) fn fold(&self, changes: &Changes) {
-        self.index.iter().for_each(|index| index.fold(changes));
+    /// Says what it is compared with, and on what terms.
+    pub(super) fn paired(self, peer: PeerId, place: &Place, selection: &Selection, policy: &Policy) -> Self {
+        let terms = Propose {
+            version: VERSION,
+            session: SessionId([0; 16]),
+            place: place.clone(),
+            selection: selection.clone(),
+            policy: policy.clone(),
+        };
+        let terms = encode(&Message::Propose(terms));
+        let pair =
+            PairKey::new(&peer.to_bytes(), place.share.as_str().as_bytes(), place.path.as_ref(), &terms);
+        Self { pair: Some(pair), ..self }
+    }
+
+    /// The roots of the two when nothing was to be done.
+    pub(super) fn agreed(&self) -> Option<Agreed> {
+        let agreed = self.index.as_ref()?.agreement(&self.pair?)?;
+        Some(Agreed { theirs: RangeHash(agreed.theirs), own: RangeHash(agreed.own) })
+    }
+
+    /// Keeps what was learnt of it, and the roots of the two if nothing was to be done.
+    pub(super) fn fold(&self, agreed: Option<Agreed>) {
+        let Some(index) = &self.index else { return };
+        let agreed = agreed.map(|agreed| Agreement { theirs: agreed.theirs.0, own: agreed.own.0 });
+        index.fold(&Changes { agreed: self.pair.zip(agreed), ..Changes::default() });
+    }
+
+    /// Takes what becomes known of its files.
+    pub(super) fn recorder(&self) -> Option<Recorder> {
+        self.index.as_ref().map(Index::recorder)
     }
 
     fn listing(&self) -> Listing {

@@ -316,7 +316,7 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         let target = &self.task.store.target;
         late.extend(target.finish());
         let ready = Instant::now();
-        match target.sync() {
+        match self.task.store.sync() {
             Ok(()) => Ok(Work::Finished { late, ready }),
             Err(error) => Err(Stop::new(Reason::Internal, format_args!("syncing: {error}"))),
         }

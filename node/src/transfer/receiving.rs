@@ -3,15 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use ketch_protocol::{
-    difference::Catalogue,
+    difference::{Catalogue, RangeHash},
     io::NoMessage,
     manifest::EntryId,
-    message::{Ask, Offer, Propose, Removal, TargetView},
+    message::{Ask, Counts, Offer, Propose, Removal, TargetView},
     path::EntryPath,
     problem::{Problem, Reason},
     session::{
         Ending, SessionError, Stop,
-        receiver::{Action, Answer, Input, Outcome, Receiver},
+        receiver::{Action, Agreed, Answer, Input, Outcome, Receiver},
     },
 };
 use tokio::{
@@ -68,6 +68,7 @@ pub(super) struct Receiving {
     own: Option<KnownTree>,
     /// Entries of the target before the session, once it was listed.
     own_entries: u64,
+    own_root: Option<RangeHash>,
     /// How many entries wait for others to be settled.
     waiting: usize,
     heard: Heard,
@@ -115,7 +116,7 @@ pub(super) enum Work {
     /// Entries were planned or stored.
     Stored(Stored),
     /// The target was listed.
-    Catalogued(Arc<Catalogue>),
+    Catalogued(Arc<Catalogue>, Option<Agreed>),
     /// In a preview: content that would cross.
     Planned { bytes: u64 },
     /// What was there and was not listed is gone.
@@ -193,6 +194,7 @@ impl Receiving {
             removal: Removal::Nothing,
             own: None,
             own_entries: 0,
+            own_root: None,
             waiting: 0,
             heard: Heard::default(),
             itemize: false,
@@ -283,9 +285,10 @@ impl Receiving {
                 return;
             }
             Wake::Work(Work::Stop(stop)) => Input::Stop(stop),
-            Wake::Work(Work::Catalogued(catalogue)) => {
+            Wake::Work(Work::Catalogued(catalogue, agreed)) => {
                 self.own_entries = catalogue.totals().entries;
-                Input::Catalogued { catalogue, agreed: None }
+                self.own_root = Some(catalogue.root());
+                Input::Catalogued { catalogue, agreed }
             }
             Wake::Work(Work::Planned { bytes }) => Input::Planned { bytes },
             Wake::Work(Work::Removed(paths)) => {
@@ -415,10 +418,10 @@ impl Receiving {
     }
 
     fn start_catalogue(&mut self) {
-        let (Some(own), report) = (self.own.take(), self.report.clone()) else { return };
+        let (Some(own), report) = (self.own.clone(), self.report.clone()) else { return };
         tokio::task::spawn_blocking(move || {
             let work = match own.catalogue() {
-                Ok(Catalogued { catalogue, .. }) => Work::Catalogued(Arc::new(catalogue)),
+                Ok(Catalogued { catalogue, .. }) => Work::Catalogued(Arc::new(catalogue), own.agreed()),
                 Err(error) => {
                     Work::Stop(Stop::new(Reason::Internal, format_args!("listing the target: {error}")))
                 }
@@ -428,10 +431,21 @@ impl Receiving {
         });
     }
 
+    /// Keeps what was learnt of the target. Where nothing was changed and nothing is amiss, the two trees are
+    /// as they should be, though they may differ.
+    async fn fold(&self, counts: &Counts) {
+        let Some(own) = self.own.clone() else { return };
+        let unchanged = counts.sent == 0 && counts.removed == 0 && counts.problems == 0;
+        let roots = self.receiver.root().zip(self.own_root).filter(|_| unchanged);
+        let agreed = roots.map(|(theirs, own)| Agreed { theirs: theirs.hash, own });
+        super::blocking(move || own.fold(agreed)).await;
+    }
+
     async fn conclude(self, ending: Ending) -> Result<Report, CutShort> {
         let durable = self.started.elapsed();
         match ending {
             Ending::Complete(counts) => {
+                self.fold(&counts).await;
                 let Progress { moved_bytes, found_bytes, .. } = self.doing.moved();
                 let planned_bytes = self.receiver.planned_bytes();
                 Ok(Report { counts, moved_bytes, found_bytes, planned_bytes, ready: self.ready, durable })

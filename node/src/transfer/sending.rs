@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     swarm::{Connection, Stream},
-    tree::{Catalogued, Source, SourceError},
+    tree::{Catalogued, SourceError},
 };
 
 /// Decides about asks.
@@ -195,7 +195,7 @@ impl Sending {
         self.queue.close();
         self.streams.abort_all();
         line.leave(leave(&ending)).await;
-        self.conclude(ending)
+        self.conclude(ending).await
     }
 
     fn feed(&mut self, input: Input) {
@@ -253,7 +253,7 @@ impl Sending {
         let peer = self.connection.peer();
         match self.judge.admit(ask).await {
             Ok(Admission { tree, estimate }) => {
-                self.start_streams(ask.session, &tree.source);
+                self.start_streams(ask.session, &tree);
                 self.tree = Some(tree);
                 self.feed(Input::Admitted { estimate });
                 self.tell(Event::Admitted { peer, estimate }).await;
@@ -286,7 +286,7 @@ impl Sending {
         }
     }
 
-    fn start_streams(&mut self, session: SessionId, source: &Source) {
+    fn start_streams(&mut self, session: SessionId, tree: &KnownTree) {
         let layout = self.layout;
         let count = match layout {
             Layout::Bundle => bundle_streams(self.connection.transport()),
@@ -297,7 +297,7 @@ impl Sending {
                 connection: self.connection.clone(),
                 session,
                 queue: Arc::clone(&self.queue),
-                source: source.clone(),
+                tree: tree.clone(),
                 moved: Arc::clone(&self.moved),
             };
             match layout {
@@ -327,8 +327,11 @@ impl Sending {
         let _ = self.events.send(event).await;
     }
 
-    fn conclude(self, ending: Ending) -> Result<Report, SessionError> {
+    async fn conclude(self, ending: Ending) -> Result<Report, SessionError> {
         let elapsed = self.started.elapsed();
+        if let Some(tree) = self.tree.clone() {
+            super::blocking(move || tree.fold(None)).await;
+        }
         match ending {
             Ending::Complete(counts) => Ok(Report {
                 counts,

@@ -188,7 +188,8 @@ impl Session {
         let (selection, policy) = (selection.clone(), policy.clone());
         let (trash, exclude) = (admitted.share.trash.clone(), admitted.share.exclude.clone());
         let indexes = Arc::clone(&self.indexes);
-        let opening = Opening { session: *session, selection, policy, trash, exclude, indexes };
+        let (place, session) = (place.clone(), *session);
+        let opening = Opening { peer, place, session, selection, policy, trash, exclude, indexes };
         let target = blocking(move || open_shared_target(&admitted, &opening)).await;
         let target = target.map_err(Denial::Told)?;
         Ok(Opened { target, data, heard, _held: held })

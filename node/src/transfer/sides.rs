@@ -10,7 +10,7 @@ use std::{
 };
 
 use ketch_protocol::{
-    message::{Equality, Hashes, Policy, Selection, SessionId, TargetView},
+    message::{Equality, Hashes, Place, Policy, Selection, SessionId, TargetView},
     problem::Reason,
     session::Stop,
 };
@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     index::Indexes,
+    swarm::PeerId,
     tree::{self, Handling, HeldDirectory, NewTrash, Target, TargetError},
     trust::shares::Admitted,
 };
@@ -44,6 +45,8 @@ pub(super) struct OpenTarget {
 /// How a target is opened.
 #[derive(Debug, Clone)]
 pub(super) struct Opening {
+    pub(super) peer: PeerId,
+    pub(super) place: Place,
     pub(super) session: SessionId,
     pub(super) selection: Selection,
     pub(super) policy: Policy,
@@ -65,7 +68,9 @@ impl Opening {
     }
 
     fn own_tree(&self, root: &HeldDirectory) -> Result<KnownTree, OpenError> {
-        KnownTree::open(root, &self.indexes, &self.own_selection(), &self.exclude)
+        let Self { peer, place, selection, policy, .. } = self;
+        let tree = KnownTree::open(root, &self.indexes, &self.own_selection(), &self.exclude)?;
+        Ok(tree.paired(*peer, place, selection, policy))
     }
 }
 

@@ -152,8 +152,9 @@ impl Syncing<'_> {
     }
 
     async fn open_target(&self, session: SessionId) -> Result<OpenTarget, SyncError> {
-        let SyncRequest { local, trash, policy, selection, indexes, .. } = self.request.clone();
-        let opening = Opening { session, selection, policy, trash, exclude: Vec::new(), indexes };
+        let SyncRequest { peer, place, local, trash, policy, selection, indexes, .. } = self.request.clone();
+        let exclude = Vec::new();
+        let opening = Opening { peer, place, session, selection, policy, trash, exclude, indexes };
         blocking(move || open_local_target(&local, &opening)).await
     }
 

@@ -29,6 +29,12 @@ fn number(ended: &Ended, name: &str) -> u64 {
     ended.event("done")[name].as_u64().unwrap()
 }
 
+/// What lies in a folder, beside what a session that was refused still cleans up.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    entries.filter_map(|name| name.into_string().ok()).filter(|name| name != ".ketch-partial").collect()
+}
+
 fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(path, change)| ((*path).to_owned(), (*change).to_owned())).collect()
 }
@@ -128,11 +134,11 @@ async fn too_much_is_not_removed_and_an_empty_source_removes_nothing() {
     fs::create_dir(&empty).unwrap();
     let refused = serving.sync(&empty, serving.docs(""), &["--delete"]).end().await.expect(5);
     assert!(refused.stderr.contains("--force-empty"), "{refused:#?}");
-    assert_eq!(fs::read_dir(serving.shared()).unwrap().count(), 31);
+    assert_eq!(names(&serving.shared()).len(), 31);
 
     let forced = ["--delete", "--force-empty", "--max-delete", "100%"];
     serving.sync(&empty, serving.docs(""), &forced).end().await.expect(0);
-    assert_eq!(fs::read_dir(serving.shared()).unwrap().count(), 0);
+    assert_eq!(names(&serving.shared()), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -159,6 +165,36 @@ async fn a_dry_run_says_what_a_real_run_does_and_writes_nothing() {
     let below = serving.sync(serving.place.source(), serving.docs("/c/d"), &["-n"]).end().await.expect(0);
     assert_eq!(number(&below, "sent"), 4);
     assert!(!serving.shared().join("c").exists());
+}
+
+#[tokio::test]
+async fn what_is_known_is_not_read_again() {
+    let serving = Serving::with(Tcp, "read").await;
+    Shape::Small { files: 50, bytes: 4_096 }.write(7, &serving.shared().join("small")).unwrap();
+    fs::write(serving.shared().join("large"), noise(9 << 20, 1)).unwrap();
+    serving.pull(&[]).await.expect(0);
+    write(&serving.place.target(), "extra", "of the target alone");
+    for _ in 0..2 {
+        let again = serving.pull(&[]).await.expect(0);
+        assert_eq!((number(&again, "found_bytes"), number(&again, "moved_bytes")), (0, 0));
+        assert_eq!(number(&again, "kept"), number(&again, "listed"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_excluded_is_neither_sent_nor_removed() {
+    let serving = Serving::with(Tcp, "read").await;
+    for name in ["kept", "sent.tmp", "folder/inner.tmp", "folder/kept.tmp"] {
+        write(&serving.shared(), name, "x");
+    }
+    write(&serving.place.target(), "own.tmp", "x");
+    write(&serving.place.target(), "extra", "x");
+    let rules = ["--delete", "--exclude", "*.tmp", "--include", "kept.tmp"];
+    serving.pull(&rules).await.expect(0);
+    let mut left = names(&serving.place.target());
+    left.sort();
+    assert_eq!(left, ["folder", "kept", "own.tmp"]);
+    assert_eq!(names(&serving.place.target().join("folder")), ["kept.tmp"]);
 }
 
 #[tokio::test]

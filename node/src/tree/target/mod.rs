@@ -20,7 +20,7 @@ use ketch_protocol::{
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, fstatvfs, openat},
+    fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, fstatvfs, openat, statat},
     io::Errno,
 };
 
@@ -38,6 +38,7 @@ use super::{
     platform::{self, FileSystem, HANDLE},
     source::read_fully_at,
 };
+use crate::index::{self, Seen};
 
 mod decide;
 mod describe;
@@ -233,6 +234,17 @@ impl Target {
         }
     }
 
+    /// What the file of an entry that was settled looks like, for an index; `None` if it is not what was
+    /// listed any more.
+    pub fn seen(&self, entry: &Entry) -> Option<Seen> {
+        let at = index::now();
+        let above = self.0.directory_above(&entry.path).ok()?;
+        let stat = statat(&above.handle, entry.path.leaf(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let is_listed = metadata::size(&stat) == entry.size() && metadata::mtime(&stat) == entry.mtime;
+        (is_file && is_listed).then(|| Seen { stat: metadata::stat_key(&stat), at })
+    }
+
     /// What becomes of an entry whose stored file has another content: a problem, unless it is to be
     /// replaced.
     pub fn may_replace(&self, entry: &Entry) -> Result<(), Problem> {
@@ -272,9 +284,14 @@ impl Target {
         problems
     }
 
+    /// Whether [`Target::sync`] writes to a disk.
+    pub fn is_synced(&self) -> bool {
+        self.0.options.durability != Durability::None
+    }
+
     /// Writes what was stored to its disks; with [`Durability::None`] nothing is to be done.
     pub fn sync(&self) -> io::Result<()> {
-        if self.0.options.durability == Durability::None {
+        if !self.is_synced() {
             return Ok(());
         }
         let folders: Vec<_> = self.0.privates().values().cloned().collect();
