@@ -54,7 +54,10 @@ fn request(command: &args::Receive, ticket: Ticket) -> ReceiveRequest {
     ReceiveRequest {
         ticket,
         destination: command.destination.clone(),
-        options: tree::Options { overwrite: command.overwrite, durability: command.durability.into() },
+        options: tree::Options {
+            handling: tree::Handling::receiving(command.overwrite),
+            durability: command.durability.into(),
+        },
         transport: command.transport,
         consent: if ask { Consent::Pending } else { Consent::Given },
     }

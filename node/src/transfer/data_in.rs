@@ -1,40 +1,23 @@
 //! A data stream of the receiver: its async half, which moves blocks to where they are stored.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex};
 
 use futures::AsyncWriteExt as _;
-use ketch_protocol::{
-    io::{StreamKind, pump_in},
-    limits::{BLOCK_BYTES, HELLO_TIMEOUT_S},
-    message::SessionId,
-};
-use tokio::{sync::mpsc, time::timeout};
+use ketch_protocol::{io::pump_in, limits::BLOCK_BYTES};
+use tokio::sync::mpsc;
 
 use super::{
+    arrivals::DataStream,
     blocking, lock,
     pulse::Broken,
     receiving::Work,
     storing::{Store, Storing},
 };
-use crate::swarm::Stream;
 
-/// Stores what a stream of the sender brings.
-pub(super) async fn bring(
-    mut stream: Stream,
-    session: SessionId,
-    store: Arc<Store>,
-    report: mpsc::Sender<Work>,
-) {
-    let kind = timeout(Duration::from_secs(HELLO_TIMEOUT_S), StreamKind::read(&mut stream)).await;
-    let storing = match kind {
-        Ok(Ok(StreamKind::Data(named))) if named == session => Ok(Storing::new(store)),
-        Ok(Ok(StreamKind::Compressed(named))) if named == session => Storing::compressed(store),
-        // A stream of something else is not ours to answer; dropping it resets it.
-        Ok(_) | Err(_) => return,
-    };
+/// Stores what a data stream of the session brings.
+pub(super) async fn bring(arrived: DataStream, store: Arc<Store>, report: mpsc::Sender<Work>) {
+    let DataStream { mut stream, is_compressed } = arrived;
+    let storing = if is_compressed { Storing::compressed(store) } else { Ok(Storing::new(store)) };
     let storing = match storing {
         Ok(storing) => Arc::new(Mutex::new(storing)),
         Err(error) => {

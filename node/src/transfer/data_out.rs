@@ -16,15 +16,14 @@ use ketch_protocol::{
 };
 
 use super::{
-    blocking, lock,
+    blocking,
+    known_tree::KnownTree,
+    lock,
     pulse::Broken,
     queue::{Portion, Queue},
     reading::Reading,
 };
-use crate::{
-    swarm::{Connection, Stream, TransportKind},
-    tree::Source,
-};
+use crate::swarm::{Connection, Stream, TransportKind};
 
 /// Bytes that the data streams of a session have read.
 #[derive(Debug, Default)]
@@ -48,7 +47,7 @@ pub(super) struct DataOut {
     pub(super) connection: Connection,
     pub(super) session: SessionId,
     pub(super) queue: Arc<Queue>,
-    pub(super) source: Source,
+    pub(super) tree: KnownTree,
     pub(super) moved: Arc<Moved>,
     /// Whether what crosses is compressed where that pays.
     pub(super) compress: bool,
@@ -87,7 +86,7 @@ impl DataOut {
 
     fn reading(&self, portion: Portion) -> io::Result<Arc<Mutex<Reading>>> {
         let compressor = self.compress.then(Compressor::new).transpose()?;
-        let mut reading = Reading::new(self.source.clone(), compressor);
+        let mut reading = Reading::new(&self.tree, compressor);
         reading.begin(portion);
         Ok(Arc::new(Mutex::new(reading)))
     }

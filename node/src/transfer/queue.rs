@@ -2,7 +2,7 @@
 //! are worth a thread's while.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -10,6 +10,7 @@ use std::{
 };
 
 use ketch_protocol::{
+    hash::ContentHash,
     limits::{BATCH_ENTRIES, BLOCK_BYTES, DATA_STREAMS, WHOLE_BYTES},
     message::Run,
     problem::Problem,
@@ -18,6 +19,7 @@ use ketch_protocol::{
 };
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+use super::registry::whole_hash;
 use crate::tree::SourceFile;
 
 /// Jobs of one session, shared by its data streams. The protocol bounds them: a job is of an open entry, and
@@ -73,11 +75,24 @@ pub(super) struct LargeFile {
     pub(super) opened: OnceLock<Result<SourceFile, Problem>>,
     /// Parts that have not been read to their end.
     unread: AtomicU64,
+    /// Of the spans that were.
+    hashes: Mutex<BTreeMap<u64, ContentHash>>,
 }
 
 impl LargeFile {
     fn new(job: Job, unread: u64) -> Arc<Self> {
-        Arc::new(Self { job, opened: OnceLock::new(), unread: AtomicU64::new(unread) })
+        let (opened, unread, hashes) = (OnceLock::new(), AtomicU64::new(unread), Mutex::default());
+        Arc::new(Self { job, opened, unread, hashes })
+    }
+
+    /// The hash of the file, once all of it was read.
+    pub(super) fn hash(&self) -> Option<ContentHash> {
+        whole_hash(&super::lock(&self.hashes), self.job.entry.size())
+    }
+
+    /// Notes the hash of a span that was read.
+    pub(super) fn note_span(&self, index: u64, hash: ContentHash) {
+        super::lock(&self.hashes).insert(index, hash);
     }
 
     /// Notes that a part was read; says whether it was the last one, so that whoever read it checks that

@@ -17,9 +17,13 @@ use ketch_protocol::{
 
 use super::{
     describing::Describing,
+    known_tree::KnownTree,
     queue::{BytesOf, LargeFile, Need, Portion},
 };
-use crate::tree::{Extent, Source, SourceFile};
+use crate::{
+    index::{Recorder, Seen},
+    tree::{Extent, Source, SourceFile},
+};
 
 /// What a hole reads as.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -28,6 +32,8 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 #[derive(Debug)]
 pub(super) struct Reading {
     source: Source,
+    /// Remembers what was read whole.
+    recorder: Option<Recorder>,
     compressor: Option<Compressor>,
     /// A block before it is compressed.
     plain: Vec<u8>,
@@ -63,6 +69,8 @@ struct Open {
     read: u64,
     /// Of them, those in holes: they do not cross.
     skipped: u64,
+    /// What the file looked like, and its hash, once all of it was read and it did not change meanwhile.
+    known: Option<(Seen, ContentHash)>,
 }
 
 /// Which bytes of a file are read, and what they are called on the wire.
@@ -138,16 +146,21 @@ impl Handle {
         Ok(())
     }
 
-    /// Notes that a part was read; a problem when it was the last and the file has changed meanwhile.
-    pub(super) fn check_read(&self, entry: &Entry, source: &Source) -> Result<(), Problem> {
+    /// Notes that a part was read. What the file looks like when it was the last; a problem when it has changed
+    /// meanwhile.
+    pub(super) fn check_read(&self, entry: &Entry, source: &Source) -> Result<Option<Seen>, Problem> {
         let last = match self {
             Self::Own(_) => true,
             Self::Shared(large) => large.is_last_read(),
         };
-        if last && !self.file(source)?.is_unchanged() {
+        if !last {
+            return Ok(None);
+        }
+        let file = self.file(source)?;
+        if !file.is_unchanged() {
             return Err(Problem::new(entry.path.clone(), Cause::Changed, ""));
         }
-        Ok(())
+        Ok(Some(file.seen()))
     }
 
     fn file(&self, source: &Source) -> Result<&SourceFile, Problem> {
@@ -171,9 +184,10 @@ pub(super) enum Step {
 
 impl Reading {
     /// What it reads is put into frames by `compressor` if there is one.
-    pub(super) fn new(source: Source, compressor: Option<Compressor>) -> Self {
+    pub(super) fn new(tree: &KnownTree, compressor: Option<Compressor>) -> Self {
         Self {
-            source,
+            source: tree.source.clone(),
+            recorder: tree.recorder(),
             compressor,
             plain: Vec::new(),
             files: Vec::new(),
@@ -228,12 +242,18 @@ impl Reading {
                 read.add(open.need, open.read - open.skipped - before);
                 match step {
                     Step::Full => return read,
-                    Step::Closed => self.open = None,
+                    Step::Closed => {
+                        let open = self.open.take();
+                        open.iter().for_each(|open| open.record(&mut self.recorder));
+                    }
                 }
             } else if let Some(describing) = &mut self.describing {
                 match describing.describe_into(block, &mut self.scratch, &self.source) {
                     Step::Full => return read,
-                    Step::Closed => self.describing = None,
+                    Step::Closed => {
+                        describing.record(&mut self.recorder);
+                        self.describing = None;
+                    }
                 }
             } else if let Some((large, run, part)) = self.bytes.pop() {
                 match part {
@@ -281,6 +301,7 @@ fn open_whole(source: &Source, job: Job, block: &mut Vec<u8>) -> Option<Open> {
                 hasher,
                 read: 0,
                 skipped: 0,
+                known: None,
             })
         }
         Err(problem) => {
@@ -295,7 +316,8 @@ impl Open {
     fn shared(large: Arc<LargeFile>, place: Place, need: Need) -> Self {
         let (id, entry) = (large.job.id, Arc::clone(&large.job.entry));
         let hasher = place.hasher(entry.size());
-        Self { id, entry, file: Handle::Shared(large), place, need, hasher, read: 0, skipped: 0 }
+        let (file, known) = (Handle::Shared(large), None);
+        Self { id, entry, file, place, need, hasher, read: 0, skipped: 0, known }
     }
 
     fn read_into(&mut self, block: &mut Vec<u8>, scratch: &mut Vec<u8>, source: &Source) -> Step {
@@ -349,9 +371,34 @@ impl Open {
             }
             self.read += length as u64;
         }
-        self.file.check_read(&self.entry, source)?;
-        self.place.put_end(block, self.id, self.need, self.hasher.finish());
+        self.close(block, source)?;
         Ok(Step::Closed)
+    }
+
+    fn close(&mut self, block: &mut Vec<u8>, source: &Source) -> Result<(), Problem> {
+        let hash = self.hasher.finish();
+        if let (Handle::Shared(large), Place::Span(span)) = (&self.file, self.place) {
+            large.note_span(span.index(), hash);
+        }
+        let seen = self.file.check_read(&self.entry, source)?;
+        self.known = seen.zip(self.whole_hash(hash));
+        self.place.put_end(block, self.id, self.need, hash);
+        Ok(())
+    }
+
+    /// The hash of the file, once all of it was read; `hash` is that of the place at hand.
+    fn whole_hash(&self, hash: ContentHash) -> Option<ContentHash> {
+        match (&self.file, self.place) {
+            (Handle::Own(_), Place::Span(_)) => Some(hash),
+            (Handle::Own(_), Place::Piece(_)) => None,
+            (Handle::Shared(large), Place::Span(_) | Place::Piece(_)) => large.hash(),
+        }
+    }
+
+    fn record(&self, recorder: &mut Option<Recorder>) {
+        if let (Some(recorder), Some((seen, hash))) = (recorder, self.known) {
+            recorder.read(&self.entry.path, seen, hash);
+        }
     }
 
     /// Takes a hole for the zeros it reads as.

@@ -20,7 +20,7 @@ use ketch_protocol::{
     hash::Hasher,
     limits::BLOCK_BYTES,
     manifest::{Entry, EntryId},
-    message::Run,
+    message::{Fate, Run},
     session::{Stop, Violation, receiver::Outcome},
 };
 
@@ -29,7 +29,10 @@ use super::{
     registry::Awaited,
     storing::{EndCause, Store, Stored, await_content},
 };
-use crate::tree::{Rebuild, Trouble};
+use crate::{
+    index::Recorder,
+    tree::{Rebuild, Trouble},
+};
 
 /// Files made at once: each takes four descriptors, and enough are on their way to fill a long path.
 const MOST_OPEN: usize = 32;
@@ -136,6 +139,8 @@ impl Rebuilt {
 #[derive(Debug)]
 pub(super) struct Rebuilding {
     store: Arc<Store>,
+    /// Remembers what is stored.
+    recorder: Option<Recorder>,
     waiting: VecDeque<(EntryId, Arc<Entry>)>,
     open: HashMap<EntryId, Open>,
     /// Chunks of the old versions of all open files, about.
@@ -173,7 +178,8 @@ impl From<Trouble> for Failure {
 impl Rebuilding {
     pub(super) fn new(store: Arc<Store>) -> Self {
         let (waiting, open, begun) = (VecDeque::new(), HashMap::new(), VecDeque::new());
-        Self { store, waiting, open, chunks: 0, begun }
+        let recorder = store.recorder();
+        Self { store, recorder, waiting, open, chunks: 0, begun }
     }
 
     /// Works until the session is over, or `report` says that nobody takes what came of it.
@@ -288,17 +294,17 @@ impl Rebuilding {
         let (rebuilt, delta) = (Arc::clone(&open.rebuilt), open.assembly.take().and_then(Assembly::finish));
         let made = delta.ok_or(Failure::Whole).and_then(|delta| self.make(&rebuilt, &delta));
         match made {
-            Ok(()) => {
+            Ok(fate) => {
                 self.store.registry.settle(id);
                 self.close(id);
-                stored.outcomes.push((id, Outcome::Updated));
+                stored.outcomes.push((id, fate.into()));
             }
             Err(failure) => self.fail(id, failure, stored),
         }
     }
 
     /// Copies what the old version has, hashes all of it in order, and puts it in the old version's place.
-    fn make(&self, rebuilt: &Rebuilt, delta: &Delta) -> Result<(), Failure> {
+    fn make(&mut self, rebuilt: &Rebuilt, delta: &Delta) -> Result<Fate, Failure> {
         let mut hasher = Hasher::whole();
         let mut found = 0;
         for step in &delta.steps {
@@ -312,9 +318,13 @@ impl Rebuilding {
         if hasher.finish() != delta.hash {
             return Err(Failure::Whole);
         }
-        rebuilt.file.commit()?;
+        let fate = rebuilt.file.commit()?;
+        if let Some(recorder) = &mut self.recorder {
+            self.store.record(recorder, &rebuilt.entry, delta.hash);
+            recorder.flush();
+        }
         self.store.found_bytes.fetch_add(found, Ordering::Relaxed);
-        Ok(())
+        Ok(fate)
     }
 
     fn take_step(&self, rebuilt: &Rebuilt, step: Step, hasher: &mut Hasher) -> Result<(), Failure> {
@@ -408,11 +418,11 @@ mod tests {
     };
 
     use super::*;
-    use crate::tree::{Durability, Options, Target};
+    use crate::tree::{Durability, Handling, Options, Target};
 
     fn rebuilding(folder: &Path) -> Rebuilding {
-        let options = Options { overwrite: true, durability: Durability::None };
-        Rebuilding::new(Arc::new(Store::new(Target::open(folder, options).unwrap())))
+        let options = Options { handling: Handling::receiving(true), durability: Durability::None };
+        Rebuilding::new(Arc::new(Store::new(Target::open(folder, options).unwrap(), None)))
     }
 
     /// The job of a file of 40,000 bytes whose old version has 50,000.

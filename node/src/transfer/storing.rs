@@ -26,16 +26,22 @@ use ketch_protocol::{
 
 use super::{
     event::Progress,
+    known_tree::KnownTree,
     reading::hash_zeros,
     rebuilding::{Job, Rebuilds, Rebuilt},
-    registry::{Awaited, Comparison, Incoming, Lookup, Registry, Verdict},
+    registry::{Awaited, Comparison, Incoming, Lookup, Registry, Verdict, whole_hash},
 };
-use crate::tree::{NewFile, Target, Trouble};
+use crate::{
+    index::Recorder,
+    tree::{NewFile, Target, Trouble},
+};
 
 /// What all data streams of a session share.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) target: Target,
+    /// What is remembered of the target; `None` of what comes by a ticket.
+    known: Option<KnownTree>,
     pub(super) registry: Registry,
     /// Files that are made from their old versions.
     pub(super) rebuilds: Rebuilds,
@@ -46,10 +52,10 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(target: Target) -> Self {
+    pub(super) fn new(target: Target, known: Option<KnownTree>) -> Self {
         let (moved_bytes, found_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         let (registry, rebuilds) = (Registry::default(), Rebuilds::default());
-        Self { target, registry, rebuilds, moved_bytes, found_bytes }
+        Self { target, known, registry, rebuilds, moved_bytes, found_bytes }
     }
 
     /// Ends the session's work: whoever waits is told, and nothing is awaited any more.
@@ -63,6 +69,32 @@ impl Store {
         if let Some(Awaited::Delta(_)) = self.registry.settle(id) {
             self.rebuilds.hand_in(Job::Settled(id));
         }
+    }
+
+    /// Remembers what is stored and what was found equal.
+    pub(super) fn recorder(&self) -> Option<Recorder> {
+        self.known.as_ref().and_then(KnownTree::recorder)
+    }
+
+    /// Remembers what the file of an entry holds, now that it is settled.
+    pub(super) fn record(&self, recorder: &mut Recorder, entry: &Entry, hash: ContentHash) {
+        if let Some(seen) = self.target.seen(entry) {
+            recorder.stored(&entry.path, seen, hash);
+        }
+    }
+
+    /// Writes what was stored to its disk, and remembers that it is there.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let index = self.known.as_ref().and_then(|known| known.index.as_ref());
+        let mark = index.and_then(|index| index.mark());
+        self.target.sync()?;
+        index.filter(|_| self.target.is_synced()).into_iter().for_each(|index| index.checkpoint(mark));
+        Ok(())
+    }
+
+    /// Whether a path takes no part, so that it is never removed.
+    pub(super) fn protects(&self, path: &EntryPath) -> bool {
+        self.known.as_ref().is_some_and(|known| known.leaves_out(path))
     }
 
     /// The bytes of a progress that is otherwise empty.
@@ -80,6 +112,8 @@ impl Store {
 pub(super) struct Stored {
     /// What is known of entries now.
     pub(super) outcomes: Vec<(EntryId, Outcome)>,
+    /// How many entries wait for others to be settled.
+    pub(super) waiting: usize,
     /// Why the session must end, if it must.
     pub(super) end: Option<EndCause>,
 }
@@ -99,6 +133,8 @@ pub(super) struct Storing {
     store: Arc<Store>,
     /// Of a compressed stream.
     decompressor: Option<Decompressor>,
+    /// Remembers what is stored and what was found equal.
+    recorder: Option<Recorder>,
     decoder: Decoder,
     current: Current,
     buffer: Vec<u8>,
@@ -147,8 +183,9 @@ enum Current {
 
 impl Storing {
     pub(super) fn new(store: Arc<Store>) -> Self {
-        let decoder = Decoder::default();
-        Self { store, decompressor: None, decoder, current: Current::None, buffer: Vec::new() }
+        let (decoder, recorder) = (Decoder::default(), store.recorder());
+        let (current, buffer) = (Current::None, Vec::new());
+        Self { store, decompressor: None, recorder, decoder, current, buffer }
     }
 
     /// For a compressed stream; fails when there is no memory for it.
@@ -157,21 +194,29 @@ impl Storing {
     }
 
     /// Takes the next bytes of the stream.
-    pub(super) fn take(&mut self, mut block: &[u8]) -> Stored {
+    pub(super) fn take(&mut self, block: &[u8]) -> Stored {
         let mut stored = Stored::default();
-        let Some(mut decompressor) = self.decompressor.take() else {
-            self.take_plain(block, &mut stored);
-            return stored;
-        };
+        match self.decompressor.take() {
+            Some(mut decompressor) => {
+                self.take_compressed(&mut decompressor, block, &mut stored);
+                self.decompressor = Some(decompressor);
+            }
+            None => self.take_plain(block, &mut stored),
+        }
+        if !stored.outcomes.is_empty() {
+            self.recorder.iter_mut().for_each(Recorder::flush);
+        }
+        stored
+    }
+
+    fn take_compressed(&mut self, decompressor: &mut Decompressor, mut block: &[u8], stored: &mut Stored) {
         while stored.end.is_none() {
             match decompressor.next_bytes(&mut block) {
-                Ok(Some(bytes)) => self.take_plain(bytes, &mut stored),
+                Ok(Some(bytes)) => self.take_plain(bytes, stored),
                 Ok(None) => break,
                 Err(error) => stored.end = Some(EndCause::Violation(error.into())),
             }
         }
-        self.decompressor = Some(decompressor);
-        stored
     }
 
     fn take_plain(&mut self, mut bytes: &[u8], stored: &mut Stored) {
@@ -311,7 +356,7 @@ impl Storing {
                 hash_zeros(hasher, length);
                 let offset = span.offset() + *written;
                 *written += length;
-                (*id, incoming.partial.clear_at(offset, length))
+                (*id, incoming.partial.skip_at(offset, length))
             }
             Current::Piece { hasher, offset, .. } => {
                 hash_zeros(hasher, length);
@@ -373,9 +418,10 @@ impl Storing {
             Current::Whole { id, entry, hasher, file } => {
                 check_hash(&entry, hash, hasher.finish()).map_err(|problem| Failure::Entry(id, problem))?;
                 match file.commit() {
-                    Ok(()) => {
+                    Ok(fate) => {
+                        self.record(&entry, Some(hash));
                         self.store.registry.settle(id);
-                        Ok(Some((id, Outcome::Created)))
+                        Ok(Some((id, fate.into())))
                     }
                     Err(trouble) => self.not_named(id, entry, trouble),
                 }
@@ -386,6 +432,13 @@ impl Storing {
                     .map_err(|trouble| Failure::Entry(id, trouble))?;
                 self.range_stored(id, &incoming)
             }
+        }
+    }
+
+    /// Remembers what the file of an entry holds, now that it is settled.
+    fn record(&mut self, entry: &Entry, hash: Option<ContentHash>) {
+        if let (Some(recorder), Some(hash)) = (&mut self.recorder, hash) {
+            self.store.record(recorder, entry, hash);
         }
     }
 
@@ -401,13 +454,17 @@ impl Storing {
         Err(Failure::Entry(id, trouble))
     }
 
-    fn range_stored(&self, id: EntryId, incoming: &Incoming) -> Taken {
+    fn range_stored(&mut self, id: EntryId, incoming: &Incoming) -> Taken {
         if !incoming.is_last_stored() {
             return Ok(None);
         }
-        incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
+        let count = Span::count(incoming.entry.size());
+        let hashes = (0..count).filter_map(|index| Some((index, incoming.partial.recorded(index)?)));
+        let hash = whole_hash(&hashes.collect(), incoming.entry.size());
+        let fate = incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
+        self.record(&incoming.entry, hash);
         self.store.registry.settle(id);
-        Ok(Some((id, Outcome::Created)))
+        Ok(Some((id, fate.into())))
     }
 
     fn aborted(&mut self, cause: Cause, detail: String) -> Taken {
@@ -440,7 +497,7 @@ impl Storing {
                 check_span(id, span, &comparison.entry)?;
                 let equal = self.hash_existing(&comparison, span) == Some(hash);
                 self.count_found(equal, span);
-                self.judge(id, &comparison, comparison.note(equal))
+                self.judge(id, &comparison, comparison.note(span.index(), hash, equal))
             }
             Lookup::Awaited(Awaited::Ranges(incoming)) => {
                 check_span(id, span, &incoming.entry)?;
@@ -451,7 +508,7 @@ impl Storing {
 
     /// Compares a range that an earlier session stored. The hash of any other one is of no use: its content
     /// was asked for.
-    fn check_stored(&self, id: EntryId, incoming: &Incoming, span: Span, hash: ContentHash) -> Taken {
+    fn check_stored(&mut self, id: EntryId, incoming: &Incoming, span: Span, hash: ContentHash) -> Taken {
         let index = span.index();
         if !incoming.partial.is_recorded(index) || !incoming.claim(index) {
             return Ok(None);
@@ -473,19 +530,21 @@ impl Storing {
         }
     }
 
-    fn judge(&self, id: EntryId, comparison: &Comparison, verdict: Verdict) -> Taken {
-        let (target, entry) = (&self.store.target, &comparison.entry);
+    fn judge(&mut self, id: EntryId, comparison: &Comparison, verdict: Verdict) -> Taken {
+        let store = Arc::clone(&self.store);
+        let (target, entry) = (&store.target, &comparison.entry);
         let failure = |trouble| Failure::Entry(id, trouble);
         match verdict {
             Verdict::Open => Ok(None),
             Verdict::Equal => {
-                target.keep(entry).map_err(failure)?;
+                let fate = target.keep(entry).map_err(failure)?;
+                self.record(entry, comparison.hash());
                 self.store.registry.settle(id);
-                Ok(Some((id, Outcome::Kept)))
+                Ok(Some((id, fate.into())))
             }
             Verdict::Different => {
                 target.may_replace(entry).map_err(|problem| failure(Trouble::Problem(problem)))?;
-                if worthwhile(entry.size(), entry.size()).is_some() {
+                if target.may_rebuild(entry) {
                     // Hashes of other parts of it are of no use any more.
                     self.store.registry.settle(id);
                     self.store.rebuilds.hand_in(Job::Begin(id, Arc::clone(entry)));

@@ -15,19 +15,23 @@ mod attributes;
 mod catalogue;
 mod filter;
 mod handles;
+mod held;
 mod metadata;
 mod platform;
 mod scan;
 mod source;
 mod target;
 
-pub use catalogue::{Catalogued, catalogue};
+pub use catalogue::{Catalogued, Unknown, catalogue};
 pub use filter::{Filter, FilterError, excluding, including, rules_in};
+pub use held::HeldDirectory;
 pub use platform::Extent;
 pub use scan::{Found, Listing, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{
-    Durability, Existing, NewFile, Options, Partial, Plan, Rebuild, Target, TargetError, Trouble, Unfinished,
+    Approved, Decision, Durability, Existing, Extras, Handling, Link, NewFile, NewTrash, Options, Over, Own,
+    Partial, Plan, Rebuild, Skip, Target, TargetError, TooMany, TrashError, Trouble, UndoError, Undone,
+    Unfinished, decide, undo,
 };
 
 /// The one folder that holds what is not yet complete, at the top of each file system of a target. It is

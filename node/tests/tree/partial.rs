@@ -12,7 +12,7 @@ use ketch_protocol::{
     problem::Cause,
 };
 
-use crate::setting::{CAREFUL, MTIME, OVERWRITING, file, mode, names, open};
+use crate::setting::{CAREFUL, MTIME, NEW, OVERWRITING, file, mode, names, open};
 
 const RANGES: u64 = WHOLE_BYTES / RANGE_BYTES + 1;
 
@@ -58,7 +58,7 @@ fn cause<T: std::fmt::Debug>(result: Result<T, Trouble>) -> Cause {
 /// A session that stored the first three ranges and was cut.
 fn cut_session(folder: &Path) {
     let target = open(folder, CAREFUL);
-    assert_eq!(target.plan(&large()).unwrap(), Plan::Content);
+    assert_eq!(target.plan(&large()).unwrap(), NEW);
     let partial = target.partial(&large()).unwrap();
     (0..3).for_each(|index| store(&partial, index));
 }
@@ -151,8 +151,8 @@ fn another_version_of_the_file_does_not_resume() {
     let target = open(folder.path(), CAREFUL);
     let mut newer = large();
     newer.mtime.nanoseconds += 1;
-    assert_eq!(target.plan(&newer).unwrap(), Plan::Content);
-    assert_eq!(target.plan(&file("large", WHOLE_BYTES + 6)).unwrap(), Plan::Content);
+    assert_eq!(target.plan(&newer).unwrap(), NEW);
+    assert_eq!(target.plan(&file("large", WHOLE_BYTES + 6)).unwrap(), NEW);
 }
 
 #[test]

@@ -9,9 +9,10 @@ use std::{
     process::Command,
 };
 
-use ketch::tree::{Durability, Options, Target};
+use ketch::tree::{Durability, Handling, Options, Plan, Target};
 use ketch_protocol::{
     manifest::{Entry, EntryKind, Timestamp},
+    message::Fate,
     path::EntryPath,
 };
 
@@ -103,8 +104,16 @@ pub(crate) fn link(text: &str, target: &str) -> Entry {
     Entry::new(path(text), kind, 0, MTIME)
 }
 
-pub(crate) const CAREFUL: Options = Options { overwrite: false, durability: Durability::Session };
-pub(crate) const OVERWRITING: Options = Options { overwrite: true, durability: Durability::File };
+pub(crate) const CAREFUL: Options =
+    Options { handling: Handling::receiving(false), durability: Durability::Session };
+pub(crate) const OVERWRITING: Options =
+    Options { handling: Handling::receiving(true), durability: Durability::File };
+
+pub(crate) const NEW: Plan = Plan::Content { old: false };
+pub(crate) const CREATED: Plan = Plan::Settled(Fate::Created);
+pub(crate) const UPDATED: Plan = Plan::Settled(Fate::Updated);
+pub(crate) const DESCRIBED: Plan = Plan::Settled(Fate::Described);
+pub(crate) const KEPT: Plan = Plan::Settled(Fate::Kept);
 
 pub(crate) fn open(folder: &Path, options: Options) -> Target {
     Target::open(folder, options).unwrap()

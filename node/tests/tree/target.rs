@@ -12,6 +12,7 @@ use std::{
 use ketch::tree::{Durability, Options, Plan, Target, TargetError, Trouble};
 use ketch_protocol::{
     manifest::{Entry, Timestamp},
+    message::Fate,
     problem::{Cause, Problem, Reason},
 };
 use rustix::{
@@ -20,11 +21,11 @@ use rustix::{
 };
 
 use crate::setting::{
-    CAREFUL, MTIME, OVERWRITING, alone, as_plain_user, directory, file, link, mode, mount_tmpfs, names, open,
-    with_own_mounts,
+    CAREFUL, CREATED, DESCRIBED, KEPT, MTIME, NEW, OVERWRITING, UPDATED, alone, as_plain_user, directory,
+    file, link, mode, mount_tmpfs, names, open, with_own_mounts,
 };
 
-fn store(target: &Target, entry: &Entry, content: &[u8]) -> Result<(), Trouble> {
+fn store(target: &Target, entry: &Entry, content: &[u8]) -> Result<Fate, Trouble> {
     let mut new = target.create(entry)?;
     new.write(content)?;
     new.commit()
@@ -59,10 +60,10 @@ fn a_tree_is_made_with_its_modes_and_times() {
     closed.mode = 0o555;
     let (content, empty, pointer) = (file("d/f", 3), file("d/empty", 0), link("d/l", "../nowhere"));
 
-    assert_eq!(target.plan(&closed).unwrap(), Plan::Made);
-    assert_eq!(target.plan(&empty).unwrap(), Plan::Made);
-    assert_eq!(target.plan(&content).unwrap(), Plan::Content);
-    assert_eq!(target.plan(&pointer).unwrap(), Plan::Made);
+    assert_eq!(target.plan(&closed).unwrap(), CREATED);
+    assert_eq!(target.plan(&empty).unwrap(), CREATED);
+    assert_eq!(target.plan(&content).unwrap(), NEW);
+    assert_eq!(target.plan(&pointer).unwrap(), CREATED);
     store(&target, &content, b"abc").unwrap();
     assert_eq!(mode(&root.join("d")), 0o700);
     assert_eq!(target.finish(), []);
@@ -95,7 +96,7 @@ fn a_second_run_keeps_everything() {
     let second = open(folder.path(), CAREFUL);
     let plans = entries.each_ref().map(|entry| second.plan(entry).unwrap());
 
-    assert_eq!(plans, [Plan::Kept, Plan::Kept, Plan::Compare, Plan::Kept]);
+    assert_eq!(plans, [KEPT, KEPT, Plan::Compare, KEPT]);
     let mut buffer = [0; 4];
     assert_eq!(second.existing(&entries[2]).unwrap().read_at(&mut buffer, 1).unwrap(), 2);
     assert_eq!(&buffer[..2], b"bc");
@@ -148,13 +149,14 @@ fn something_different_is_replaced_when_asked_but_never_a_directory() {
     fs::create_dir_all(at("stays/below")).unwrap();
     let target = open(folder.path(), OVERWRITING);
 
-    assert_eq!(target.plan(&file("content", 4)).unwrap(), Plan::Content);
-    store(&target, &file("content", 4), b"new!").unwrap();
-    assert_eq!(target.plan(&directory("directory")).unwrap(), Plan::Made);
-    assert_eq!(target.plan(&file("empty", 0)).unwrap(), Plan::Made);
+    assert_eq!(target.plan(&file("content", 4)).unwrap(), Plan::Content { old: true });
+    assert_eq!(store(&target, &file("content", 4), b"new!").unwrap(), Fate::Updated);
+    assert_eq!(target.plan(&directory("directory")).unwrap(), UPDATED);
+    assert_eq!(target.plan(&file("empty", 0)).unwrap(), UPDATED);
     assert_eq!(target.plan(&file("kept", 3)).unwrap(), Plan::Compare);
-    target.keep(&file("kept", 3)).unwrap();
-    assert_eq!(target.plan(&link("link", "x")).unwrap(), Plan::Made);
+    assert_eq!(target.keep(&file("kept", 3)).unwrap(), Fate::Described);
+    assert_eq!(target.keep(&file("kept", 3)).unwrap(), Fate::Kept);
+    assert_eq!(target.plan(&link("link", "x")).unwrap(), UPDATED);
     for entry in [file("stays", 0), file("stays", 3), link("stays", "x")] {
         assert_eq!(problem(target.plan(&entry)).cause, Cause::Exists);
     }
@@ -232,7 +234,7 @@ fn nothing_is_stored_below_what_could_not_be_made() {
         let problem = problem(target.plan(&below));
         assert_eq!((problem.cause, problem.path), (Cause::Unwritable, below.path));
     }
-    assert_eq!(target.plan(&file("d-", 0)).unwrap(), Plan::Made);
+    assert_eq!(target.plan(&file("d-", 0)).unwrap(), CREATED);
     assert_eq!(target.finish(), []);
 }
 
@@ -307,7 +309,7 @@ fn an_unwritable_directory_of_someone_else_is_the_problem_of_its_files() {
             let status = Command::new("mount").args(["-o", "remount,bind,ro"]).arg(root.join("d")).status();
             assert!(status.unwrap().success());
             let target = open(&root, CAREFUL);
-            assert_eq!(target.plan(&directory("d")).unwrap(), Plan::Kept);
+            assert_eq!(target.plan(&directory("d")).unwrap(), KEPT);
             assert_eq!(reason(target.create(&file("d/f", 1))), Reason::ReadOnly);
             assert!(store(&target, &file("f", 1), b"x").is_ok());
         },
@@ -323,7 +325,7 @@ fn a_full_disk_stops_the_session_and_leaves_whole_files_only() {
         let mut stored = 0;
         let trouble = loop {
             match store(&target, &file(&format!("f{stored}"), content.len() as u64), &content) {
-                Ok(()) => stored += 1,
+                Ok(_) => stored += 1,
                 failed => break failed,
             }
         };
@@ -360,7 +362,7 @@ fn a_file_system_mounted_below_has_its_own_private_folder() {
         fs::write(root.join("d/mounted/e/f"), "old").unwrap();
         let target = open(&root, OVERWRITING);
         for entry in [directory("d"), directory("d/mounted"), directory("d/mounted/e")] {
-            assert_eq!(target.plan(&entry).unwrap(), Plan::Kept);
+            assert_eq!(target.plan(&entry).unwrap(), DESCRIBED);
         }
         store(&target, &file("d/mounted/e/f", 3), b"new").unwrap();
         let large = file("d/mounted/e/large", 9 << 20);
@@ -401,7 +403,7 @@ fn a_lack_of_descriptors_is_no_fault_of_a_file() {
 #[test]
 fn threads_store_side_by_side() {
     let folder = tempfile::tempdir().unwrap();
-    let target = open(folder.path(), Options { overwrite: false, durability: Durability::None });
+    let target = open(folder.path(), Options { durability: Durability::None, ..CAREFUL });
     for index in 0..50 {
         target.plan(&directory(&format!("d{index:03}"))).unwrap();
     }

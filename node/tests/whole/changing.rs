@@ -12,7 +12,7 @@ use ketch::{
         TransportKind::{self, Quic, Tcp},
     },
     transfer::{self, Event, ReceiveRequest, Report},
-    tree::{Durability, Options, PRIVATE_FOLDER},
+    tree::{Durability, Handling, Options, PRIVATE_FOLDER},
 };
 use ketch_protocol::{message::Consent, session::receiver::Answer};
 use tokio::sync::mpsc;
@@ -30,7 +30,7 @@ async fn receive_after(place: &Place, ticket: &str, change: impl FnOnce()) -> Re
     let request = ReceiveRequest {
         ticket: parse(ticket),
         destination: place.target(),
-        options: Options { overwrite: false, durability: Durability::None },
+        options: Options { handling: Handling::receiving(false), durability: Durability::None },
         transport: None,
         consent: Consent::Pending,
     };

@@ -18,6 +18,8 @@ mod place;
 mod process;
 mod rebuilt;
 mod reported;
+mod serving;
+mod sync;
 mod teardown;
 mod unreachable;
 mod wire;

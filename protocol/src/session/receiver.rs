@@ -18,7 +18,7 @@ use crate::{
     limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
     message::{
-        Ask, Claim, Consent, Counts, Message, Offer, Propose, Root, Run, Selection, Settled, TargetView,
+        Ask, Claim, Consent, Counts, Fate, Message, Offer, Propose, Root, Run, Selection, Settled, TargetView,
         Totals,
     },
     path::EntryPath,
@@ -123,6 +123,18 @@ pub enum Outcome {
     Delta,
     /// Parts of it are needed, as its recipe says.
     Needs(Needs),
+}
+
+impl From<Fate> for Outcome {
+    fn from(fate: Fate) -> Self {
+        match fate {
+            Fate::Created => Self::Created,
+            Fate::Updated => Self::Updated,
+            Fate::Described => Self::Described,
+            Fate::Kept => Self::Kept,
+            Fate::Skipped => Self::Skipped,
+        }
+    }
 }
 
 /// What to do.
@@ -297,6 +309,16 @@ impl Receiver {
     /// Entries that were listed and are not settled; while a person is asked, all of them.
     pub fn open_entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.storing().into_iter().flat_map(|storing| storing.outstanding.iter().map(|(_, entry)| entry))
+    }
+
+    /// How many entries were listed and are not settled.
+    pub fn open_count(&self) -> usize {
+        self.storing().map_or(0, |storing| storing.outstanding.count())
+    }
+
+    /// An entry that was listed and is not settled.
+    pub fn open_entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
+        self.storing()?.outstanding.entry(id)
     }
 
     /// The account so far; after the end, as it was then.

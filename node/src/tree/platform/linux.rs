@@ -73,7 +73,7 @@ pub(crate) fn link_nameless(
 
 /// Moves `from` to `to` unless that name is taken (EEXIST).
 pub(crate) fn rename_to_free(
-    (from_directory, from): (BorrowedFd<'_>, &str),
+    (from_directory, from): (BorrowedFd<'_>, &[u8]),
     (to_directory, to): (BorrowedFd<'_>, &[u8]),
 ) -> Result<(), Errno> {
     match renameat_with(from_directory, from, to_directory, to, RenameFlags::NOREPLACE) {
@@ -112,17 +112,22 @@ pub(crate) fn extent_at(file: BorrowedFd<'_>, offset: u64, most: u64) -> Extent 
     }
 }
 
-/// Makes `length` bytes at `offset` of an open file zero, without space where the file system can do that.
-pub(crate) fn punch_hole(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Errno> {
-    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)
+/// Sets the mode of the file or directory `leaf` in `parent`, also when it can't be read. A symlink is
+/// refused: it has none.
+pub(crate) fn change_mode(parent: BorrowedFd<'_>, leaf: &[u8], mode: Mode) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = openat(parent, leaf, flags, Mode::empty())?;
+    // fchmod refuses an O_PATH handle; the link in /proc is that very handle, not a path.
+    chmod(format!("/proc/self/fd/{}", held.as_raw_fd()), mode)
 }
 
-/// Sets the mode of the directory `leaf` in `parent`, also when it can't be read.
-pub(crate) fn change_directory_mode(parent: BorrowedFd<'_>, leaf: &[u8], mode: Mode) -> Result<(), Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = openat(parent, leaf, flags, Mode::empty())?;
-    // fchmod refuses an O_PATH handle; the link in /proc is that very handle, not a path.
-    chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), mode)
+/// Makes a part of a file read as zeros and gives its space back; `false` where that can't be done.
+pub(crate) fn punch_hole(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<bool, Errno> {
+    match fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

@@ -16,13 +16,13 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    HANDLE, change_directory_mode, extent_at, file_system, link_nameless, make_nameless, open_beneath,
-    punch_hole, rename_to_free, sync_file_system,
+    HANDLE, change_mode, extent_at, file_system, link_nameless, make_nameless, open_beneath, punch_hole,
+    rename_to_free, sync_file_system,
 };
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::{
-    HANDLE, change_directory_mode, extent_at, file_system, link_nameless, make_nameless, open_beneath,
-    punch_hole, rename_to_free, sync_file_system,
+    HANDLE, change_mode, extent_at, file_system, link_nameless, make_nameless, open_beneath, punch_hole,
+    rename_to_free, sync_file_system,
 };
 
 /// Tells mounted file systems apart: two directories with equal values can rename into each other.
@@ -112,8 +112,8 @@ mod tests {
         for rename in [rename_to_free, portable::rename_to_free] {
             fs::write(folder.path().join("from"), "new").unwrap();
             let to = |name: &'static [u8]| (root.as_fd(), name);
-            assert_eq!(rename((root.as_fd(), "from"), to(b"a/b/file")), Err(Errno::EXIST));
-            assert_eq!(rename((root.as_fd(), "from"), to(b"free")), Ok(()));
+            assert_eq!(rename((root.as_fd(), b"from"), to(b"a/b/file")), Err(Errno::EXIST));
+            assert_eq!(rename((root.as_fd(), b"from"), to(b"free")), Ok(()));
             assert_eq!(fs::read(folder.path().join("free")).unwrap(), b"new");
             assert!(!folder.path().join("from").exists());
             fs::remove_file(folder.path().join("free")).unwrap();

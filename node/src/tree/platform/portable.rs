@@ -29,7 +29,7 @@ pub(crate) fn link_nameless(_: BorrowedFd<'_>, _: BorrowedFd<'_>, _: &[u8]) -> R
 
 /// Moves `from` to `to` unless that name is taken (EEXIST).
 pub(crate) fn rename_to_free(
-    (from_directory, from): (BorrowedFd<'_>, &str),
+    (from_directory, from): (BorrowedFd<'_>, &[u8]),
     (to_directory, to): (BorrowedFd<'_>, &[u8]),
 ) -> Result<(), Errno> {
     linkat(from_directory, from, to_directory, to, AtFlags::empty())?;
@@ -54,13 +54,13 @@ pub(crate) fn extent_at(_file: BorrowedFd<'_>, _offset: u64, most: u64) -> Exten
     Extent::Data(most)
 }
 
-/// There is no portable call for it.
-pub(crate) fn punch_hole(_file: BorrowedFd<'_>, _offset: u64, _length: u64) -> Result<(), Errno> {
-    Err(Errno::OPNOTSUPP)
+/// Sets the mode of the file or directory `leaf` in `parent`.
+pub(crate) fn change_mode(parent: BorrowedFd<'_>, leaf: &[u8], mode: Mode) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    fchmod(openat(parent, leaf, flags, Mode::empty())?, mode)
 }
 
-/// Sets the mode of the directory `leaf` in `parent`.
-pub(crate) fn change_directory_mode(parent: BorrowedFd<'_>, leaf: &[u8], mode: Mode) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    fchmod(openat(parent, leaf, flags, Mode::empty())?, mode)
+/// There are no holes here.
+pub(crate) fn punch_hole(_file: BorrowedFd<'_>, _offset: u64, _length: u64) -> Result<bool, Errno> {
+    Ok(false)
 }

@@ -15,56 +15,65 @@ use std::{
 
 use ketch_protocol::{
     manifest::Entry,
+    message::Fate,
     path::EntryPath,
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{Dir, FileType, Mode, OFlags, fstat, fstatvfs, open, openat},
+    fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, fstatvfs, openat, statat},
     io::Errno,
 };
 
-use self::{pending::PendingDirectories, private::Private};
+use self::{
+    pending::{Origin, PendingDirectories, PendingDirectory},
+    private::Private,
+    spelling::{Folding, Spellings},
+    standing::Standing,
+    trash::Trash,
+};
 use super::{
-    PRIVATE_FOLDER,
+    HeldDirectory, PRIVATE_FOLDER,
     handles::Handles,
-    metadata,
+    metadata::{self, Unset},
     platform::{self, FileSystem, HANDLE},
     source::read_fully_at,
 };
+use crate::index::{self, Seen};
 
+mod decide;
+mod describe;
 mod new_file;
 mod partial;
 mod pending;
+mod place;
 mod plan;
 mod private;
 mod ranges;
 mod rebuild;
+mod removal;
+mod spelling;
+mod standing;
+mod trash;
 mod trouble;
 
+pub use decide::{Decision, Handling, Over, Own, Skip, decide};
+pub use ketch_protocol::message::Durability;
 pub use new_file::NewFile;
 pub use partial::Partial;
+pub use place::Link;
 pub use plan::Plan;
 pub use rebuild::Rebuild;
+pub use removal::{Approved, Extras, TooMany};
+pub use trash::{NewTrash, TrashError, UndoError, Undone, undo};
 pub use trouble::{TargetError, Trouble};
 
 /// How a target is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Whether something different under an entry's name is replaced. Directories never are.
-    pub overwrite: bool,
+    /// What counts as different, and what may be done about it.
+    pub handling: Handling,
     /// What must survive a power cut.
     pub durability: Durability,
-}
-
-/// When what was stored is on its disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// Whenever the system pleases.
-    None,
-    /// After [`Target::sync`].
-    Session,
-    /// Each file before its name appears, and all names after [`Target::sync`].
-    File,
 }
 
 /// A directory that entries are stored below. Cheap to clone and shared by threads: [`Target::plan`] is
@@ -81,14 +90,29 @@ struct Shared {
     /// The private folder on each file system met so far.
     privates: Mutex<BTreeMap<FileSystem, Arc<Private>>>,
     planned: Mutex<Planned>,
+    /// Which names its file system takes for one another.
+    folding: Folding,
+    /// Where deleted and replaced files go.
+    trash: Option<Trash>,
+    /// Locked against other sessions as long as it is open.
+    _lock: Option<OwnedFd>,
 }
 
 /// What planning remembers from one entry to the next.
 #[derive(Debug, Default)]
 struct Planned {
-    /// The last directory that couldn't be made: nothing can be stored below it.
-    failed: Option<EntryPath>,
+    /// The last directory that isn't there: nothing can be stored below it.
+    absent: Option<Absent>,
     directories: PendingDirectories,
+    spellings: Spellings,
+}
+
+/// A directory that was listed and is not there.
+#[derive(Debug)]
+struct Absent {
+    path: EntryPath,
+    /// Whether it was left out on purpose; otherwise it could not be made.
+    skipped: bool,
 }
 
 /// A directory of the target, held.
@@ -109,21 +133,46 @@ impl Target {
     /// Opens `destination`, making it and what is above it where missing, and finds out whether it can be
     /// written. Leftovers older than a week are removed.
     pub fn open(destination: &Path, options: Options) -> Result<Self, TargetError> {
-        let refused = |error: io::Error| TargetError::new(destination, error);
-        fs::create_dir_all(destination).map_err(refused)?;
-        let flags = HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = open(destination, flags, Mode::empty())
-            .and_then(Directory::hold)
-            .map(Arc::new)
-            .map_err(|error| refused(error.into()))?;
+        let root = fs::create_dir_all(destination).and_then(|()| HeldDirectory::open(destination));
+        let root = root.map_err(|error| TargetError::new(destination, error))?;
+        Self::open_with(root, options, None, |_| Ok(None))
+    }
+
+    /// Opens a directory as [`Target::open`] does, for one session alone ([`TargetError::Busy`]), and with a
+    /// trash where one is named.
+    pub fn open_alone(
+        root: HeldDirectory,
+        options: Options,
+        trash: Option<&NewTrash<'_>>,
+    ) -> Result<Self, TargetError> {
+        let lock = lock(&root)?;
+        let destination = root.path().to_owned();
+        Self::open_with(root, options, Some(lock), |root| match trash {
+            Some(new) => Ok(Some(Trash::open(new, &destination, root)?)),
+            None => Ok(None),
+        })
+    }
+
+    fn open_with(
+        root: HeldDirectory,
+        options: Options,
+        lock: Option<OwnedFd>,
+        open_trash: impl FnOnce(&Directory) -> Result<Option<Trash>, TargetError>,
+    ) -> Result<Self, TargetError> {
+        let destination = root.path().to_owned();
+        let refused = |error: io::Error| TargetError::new(&destination, error);
+        let root =
+            Directory::hold(root.into_handle()).map(Arc::new).map_err(|error| refused(error.into()))?;
         let private = Private::open(Arc::clone(&root)).map_err(|error| match error {
             Errno::NOTDIR => TargetError::Planted { path: destination.join(PRIVATE_FOLDER) },
             other => refused(other.into()),
         })?;
         private.sweep(SystemTime::now());
+        let trash = open_trash(&root)?;
+        let folding = private.folding;
         let privates = Mutex::new(BTreeMap::from([(root.file_system, Arc::new(private))]));
         let (handles, planned) = (Handles::new(), Mutex::default());
-        Ok(Self(Arc::new(Shared { options, root, handles, privates, planned })))
+        Ok(Self(Arc::new(Shared { options, root, handles, privates, planned, folding, trash, _lock: lock })))
     }
 
     /// Whether nothing is stored in it yet.
@@ -158,21 +207,50 @@ impl Target {
         }
     }
 
+    /// Opens the file that stands under an entry's name, of whatever length.
+    pub fn old_version(&self, entry: &Entry) -> io::Result<Existing> {
+        let file = self.0.open_existing(&entry.path)?;
+        Ok(Existing { file })
+    }
+
     /// Settles an entry whose stored file has the same content. The file stays as it is; with
-    /// [`Options::overwrite`] it gets the entry's mode and times.
-    pub fn keep(&self, entry: &Entry) -> Result<(), Trouble> {
-        if !self.0.options.overwrite {
-            return Ok(());
+    /// [`Handling::overwrite`] it is described as the entry.
+    pub fn keep(&self, entry: &Entry) -> Result<Fate, Trouble> {
+        if !self.0.options.handling.overwrite {
+            return Ok(Fate::Kept);
         }
-        let set = self.0.open_existing(&entry.path);
-        let set = set.and_then(|file| metadata::apply(&file, entry.mode, entry.mtime));
-        set.map_err(|error| trouble::metadata_trouble(&entry.path, error))
+        let looked = self.0.directory_above(&entry.path).and_then(|above| {
+            let standing = self.0.look(&entry.path, &above, None)?;
+            Ok((above, standing))
+        });
+        let (above, standing) = looked
+            .map_err(Unset::of("mode"))
+            .map_err(|unset| trouble::metadata_trouble(&entry.path, unset))?;
+        match &standing {
+            Standing::Entry(own) if decide::is_described(entry, own, &self.0.options.handling) => {
+                Ok(Fate::Kept)
+            }
+            Standing::Entry(_) | Standing::Nothing | Standing::Special => {
+                self.0.describe(entry, &standing, &above)
+            }
+        }
+    }
+
+    /// What the file of an entry that was settled looks like, for an index; `None` if it is not what was
+    /// listed any more.
+    pub fn seen(&self, entry: &Entry) -> Option<Seen> {
+        let at = index::now();
+        let above = self.0.directory_above(&entry.path).ok()?;
+        let stat = statat(&above.handle, entry.path.leaf(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let is_listed = metadata::size(&stat) == entry.size() && metadata::mtime(&stat) == entry.mtime;
+        (is_file && is_listed).then(|| Seen { stat: metadata::stat_key(&stat), at })
     }
 
     /// What becomes of an entry whose stored file has another content: a problem, unless it is to be
     /// replaced.
     pub fn may_replace(&self, entry: &Entry) -> Result<(), Problem> {
-        if self.0.options.overwrite {
+        if self.0.options.handling.overwrite {
             return Ok(());
         }
         Err(Problem::new(entry.path.clone(), Cause::Exists, "its content differs"))
@@ -197,22 +275,25 @@ impl Target {
         let mut problems = Vec::new();
         let mut planned = self.0.planned();
         while let Some(directory) = planned.directories.pop() {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            let set = self.0.handles.with_room(|| {
-                let root = self.0.root.handle.as_fd();
-                let handle = platform::open_beneath(root, directory.path.as_bytes(), flags)?;
-                metadata::apply(&handle, directory.mode, directory.mtime)
-            });
-            if let Err(error) = set {
-                problems.push(trouble::metadata_problem(&directory.path, error));
+            if let Err(unset) = self.0.finish_directory(&directory) {
+                let detail = Problem::new(directory.path, Cause::Metadata, unset);
+                problems.push(detail);
             }
+        }
+        if let Some(trash) = &self.0.trash {
+            trash.finish();
         }
         problems
     }
 
+    /// Whether [`Target::sync`] writes to a disk.
+    pub fn is_synced(&self) -> bool {
+        self.0.options.durability != Durability::None
+    }
+
     /// Writes what was stored to its disks; with [`Durability::None`] nothing is to be done.
     pub fn sync(&self) -> io::Result<()> {
-        if self.0.options.durability == Durability::None {
+        if !self.is_synced() {
             return Ok(());
         }
         let folders: Vec<_> = self.0.privates().values().cloned().collect();
@@ -239,6 +320,11 @@ pub struct Existing {
 }
 
 impl Existing {
+    /// Bytes it has now.
+    pub fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
     /// Reads at `offset` bytes into `buffer`; fewer bytes than it holds only at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully_at(&self.file, buffer, offset)
@@ -246,6 +332,24 @@ impl Existing {
 }
 
 impl Shared {
+    fn finish_directory(&self, directory: &PendingDirectory) -> Result<(), Unset> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let root = self.root.handle.as_fd();
+        let open = || platform::open_beneath(root, directory.path.as_bytes(), flags);
+        match self.handles.with_room(open) {
+            // It was removed meanwhile, by this session or by someone else.
+            Err(Errno::NOENT | Errno::NOTDIR) if directory.origin == Origin::Remembered => Ok(()),
+            opened => {
+                let handle = opened.map_err(Unset::of("mode"))?;
+                let mode = match directory.origin {
+                    Origin::Listed => metadata::carried_mode(directory.mode),
+                    Origin::Remembered => Mode::from_raw_mode(directory.mode),
+                };
+                metadata::apply_mode_and_time(&handle, mode, directory.mtime)
+            }
+        }
+    }
+
     /// The directory that `path` lies in: the one gate to everything below the root. EPERM for a path through
     /// a private folder.
     fn directory_above(&self, path: &EntryPath) -> Result<Arc<Directory>, Errno> {
@@ -296,6 +400,15 @@ impl Shared {
         Ok(directory)
     }
 
+    /// The names in the directory at `path`; none when it can't be read.
+    fn names(&self, path: &[u8]) -> Vec<Box<[u8]>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let open = || platform::open_beneath(self.root.handle.as_fd(), path, flags);
+        let listed = self.handles.with_room(open).and_then(Dir::new);
+        let names = listed.into_iter().flatten().flatten().map(|found| found.file_name().to_bytes().into());
+        names.filter(|name: &Box<[u8]>| **name != *b"." && **name != *b"..").collect()
+    }
+
     /// Opens the regular file at `path` for reading.
     fn open_existing(&self, path: &EntryPath) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -316,6 +429,18 @@ impl Shared {
 
     fn planned(&self) -> MutexGuard<'_, Planned> {
         self.planned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Locks a target against other sessions. Its own directory is locked, so nothing is left when a process
+/// dies; a file system without locks has none to offer.
+fn lock(root: &HeldDirectory) -> Result<OwnedFd, TargetError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let held = openat(root.handle(), ".", flags, Mode::empty())
+        .map_err(|error| TargetError::new(root.path(), error.into()))?;
+    match flock(&held, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(TargetError::Busy { path: root.path().to_path_buf() }),
+        Ok(()) | Err(_) => Ok(held),
     }
 }
 

@@ -7,8 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use ketch_protocol::manifest::Entry;
-use rustix::{fs::fsync, io::Errno};
+use ketch_protocol::{manifest::Entry, message::Fate};
+use rustix::{
+    fs::{SeekFrom, fsync, ftruncate, seek},
+    io::Errno,
+};
 
 use super::{
     Directory, Durability, Shared, Target,
@@ -27,6 +30,9 @@ pub struct NewFile {
     file: File,
     /// Where the file system has no nameless files.
     temporary: Option<Temporary>,
+    /// Bytes so far, holes included.
+    length: u64,
+    ends_with_hole: bool,
 }
 
 impl Target {
@@ -40,7 +46,7 @@ impl Target {
         let private = self.0.private(&directory, entry.path.parent())?;
         let (file, temporary) = self.0.handles.with_room(|| make_file(&directory, &private))?;
         let (target, entry, file) = (Arc::clone(&self.0), entry.clone(), file.into());
-        Ok(NewFile { target, entry, directory, private, file, temporary })
+        Ok(NewFile { target, entry, directory, private, file, temporary, length: 0, ends_with_hole: false })
     }
 }
 
@@ -58,7 +64,21 @@ fn make_file(directory: &Directory, private: &Arc<Private>) -> Result<(OwnedFd, 
 impl NewFile {
     /// Appends content.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
-        self.file.write_all(bytes).map_err(|error| write_trouble(&self.entry.path, "writing", errno(&error)))
+        let written = self.file.write_all(bytes);
+        written.map_err(|error| write_trouble(&self.entry.path, "writing", errno(&error)))?;
+        self.length += bytes.len() as u64;
+        self.ends_with_hole &= bytes.is_empty();
+        Ok(())
+    }
+
+    /// Appends `length` zero bytes as a hole: they take no space.
+    pub fn skip(&mut self, length: u64) -> Result<(), Trouble> {
+        let trouble = |error| write_trouble(&self.entry.path, "leaving a hole", error);
+        let end = self.length.checked_add(length).ok_or(Errno::FBIG).map_err(trouble)?;
+        seek(&self.file, SeekFrom::Start(end)).map_err(trouble)?;
+        self.length = end;
+        self.ends_with_hole |= length > 0;
+        Ok(())
     }
 
     /// Appends `length` zeros that take no space.
@@ -80,29 +100,36 @@ impl NewFile {
     /// stored, with the time of writing or for its owner only; after any other nothing is.
     ///
     /// [`Cause::Metadata`]: ketch_protocol::problem::Cause::Metadata
-    pub fn commit(self) -> Result<(), Trouble> {
+    pub fn commit(self) -> Result<Fate, Trouble> {
         let path = self.entry.path.clone();
-        let described = metadata::apply(&self.file, self.entry.mode, self.entry.mtime);
+        self.set_length().map_err(|error| write_trouble(&path, "setting its length", error))?;
+        let described = metadata::apply(&self.file, &self.entry, self.target.options.handling.carried());
         if self.target.options.durability == Durability::File {
             fsync(&self.file).map_err(|error| write_trouble(&path, "syncing", error))?;
         }
-        self.publish().map_err(|error| write_trouble(&path, "naming the file", error))?;
-        described.map_err(|error| metadata_trouble(&path, error))
+        let change = self.publish().map_err(|error| write_trouble(&path, "naming the file", error))?;
+        described.map(|()| change).map_err(|unset| metadata_trouble(&path, unset))
     }
 
-    fn publish(self) -> Result<(), Errno> {
-        let leaf = self.entry.path.leaf();
-        let overwrite = self.target.options.overwrite;
-        match self.temporary {
-            Some(temporary) if overwrite => temporary.replace(&self.directory, leaf),
-            Some(temporary) => temporary.take_free_name(&self.directory, leaf),
-            None => match platform::link_nameless(self.file.as_fd(), self.directory.handle.as_fd(), leaf) {
-                Err(Errno::EXIST) if overwrite => {
-                    Temporary::name(self.private, &self.file)?.replace(&self.directory, leaf)
-                }
-                linked => linked,
-            },
+    /// Content that ends with a hole has not yet its length.
+    fn set_length(&self) -> Result<(), Errno> {
+        if self.ends_with_hole { ftruncate(&self.file, self.length) } else { Ok(()) }
+    }
+
+    fn publish(self) -> Result<Fate, Errno> {
+        let (target, path) = (&self.target, &self.entry.path);
+        if let Some(temporary) = &self.temporary {
+            return target.place_temporary(path, &self.directory, temporary);
         }
+        if target.trash.is_none() {
+            let directory = self.directory.handle.as_fd();
+            match platform::link_nameless(self.file.as_fd(), directory, path.leaf()) {
+                Err(Errno::EXIST) if target.options.handling.overwrite => {}
+                linked => return linked.map(|()| Fate::Created),
+            }
+        }
+        let temporary = Temporary::name(Arc::clone(&self.private), &self.file)?;
+        target.place_temporary(path, &self.directory, &temporary)
     }
 }
 
@@ -116,11 +143,12 @@ mod tests {
     };
 
     use super::*;
-    use crate::tree::{Options, PRIVATE_FOLDER};
+    use crate::tree::{Handling, Options, PRIVATE_FOLDER};
 
     /// A target on a file system without nameless files, as far as it knows.
     fn target(folder: &std::path::Path, overwrite: bool) -> Target {
-        let target = Target::open(folder, Options { overwrite, durability: Durability::None }).unwrap();
+        let handling = Handling::receiving(overwrite);
+        let target = Target::open(folder, Options { handling, durability: Durability::None }).unwrap();
         let mut private = Private::open(Arc::clone(&target.0.root)).unwrap();
         private.nameless = false;
         target.0.privates().insert(target.0.root.file_system, Arc::new(private));

@@ -11,10 +11,11 @@ use ketch_protocol::{
     hash::{ContentHash, Hasher},
     limits::RANGE_BYTES,
     manifest::Entry,
+    message::Fate,
     problem::Cause,
 };
 use rustix::{
-    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, openat, renameat, statat},
+    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, openat, statat},
     io::Errno,
 };
 
@@ -29,7 +30,7 @@ use crate::tree::{metadata, platform, source::read_fully_at};
 /// How often the file is opened again when another receiver completes or removes it just then.
 const OPEN_ATTEMPTS: usize = 16;
 
-/// Bytes read at a time when a range is checked.
+/// Bytes read at a time when a range is checked, and written at a time where there are no holes.
 const CHECK_BYTES: usize = 256 * 1024;
 
 /// A partial file. It is shared by the threads that write its ranges, and by no other receiver. Dropped
@@ -126,7 +127,12 @@ impl Partial {
 
     /// Whether a range is recorded as stored; [`Partial::finished`] also checks that it is.
     pub fn is_recorded(&self, index: u64) -> bool {
-        self.ranges().hash(index).is_some()
+        self.recorded(index).is_some()
+    }
+
+    /// The hash of a range that was stored, as it was recorded.
+    pub fn recorded(&self, index: u64) -> Option<ContentHash> {
+        self.ranges().hash(index)
     }
 
     /// Writes content at `offset` bytes.
@@ -134,17 +140,18 @@ impl Partial {
         self.file.write_all_at(bytes, offset).map_err(|error| self.trouble("writing", errno(&error)))
     }
 
-    /// Makes `length` bytes at `offset` zero, without space where that can be had.
-    pub fn clear_at(&self, offset: u64, length: u64) -> Result<(), Trouble> {
-        if platform::punch_hole(self.file.as_fd(), offset, length).is_ok() {
+    /// Makes `length` bytes at `offset` read as zeros, as a hole where the file system has them. Something
+    /// else may have been written there before.
+    pub fn skip_at(&self, offset: u64, length: u64) -> Result<(), Trouble> {
+        let punched = platform::punch_hole(self.file.as_fd(), offset, length);
+        if punched.map_err(|error| self.trouble("leaving a hole", error))? {
             return Ok(());
         }
         let zeros = vec![0; CHECK_BYTES];
-        let mut cleared = 0;
-        while cleared < length {
-            let block = (length - cleared).min(CHECK_BYTES as u64);
-            self.write_at(offset + cleared, &zeros[..block as usize])?;
-            cleared += block;
+        let end = offset.saturating_add(length);
+        for begin in (offset..end).step_by(CHECK_BYTES) {
+            let count = usize::try_from(end - begin).map_or(CHECK_BYTES, |left| left.min(CHECK_BYTES));
+            self.write_at(begin, &zeros[..count])?;
         }
         Ok(())
     }
@@ -169,18 +176,18 @@ impl Partial {
     /// Gives the file its mode, its time and then its name, once every range is finished; problems as in
     /// [`NewFile::commit`](super::NewFile::commit), and after any other than one of metadata it is kept as it
     /// is.
-    pub fn commit(&self) -> Result<(), Trouble> {
+    pub fn commit(&self) -> Result<Fate, Trouble> {
         let (finished, all) = (self.ranges().count(), range_count(self.entry.size()));
         if finished != all {
             let detail = format_args!("{finished} of its {all} ranges are stored");
             return Err(Trouble::problem(&self.entry.path, Cause::Corrupt, detail));
         }
-        let described = metadata::apply(&self.file, self.entry.mode, self.entry.mtime);
+        let described = metadata::apply(&self.file, &self.entry, self.target.options.handling.carried());
         if self.target.options.durability == Durability::File {
             fsync(&self.file).map_err(|error| self.trouble("syncing", error))?;
         }
-        self.publish().map_err(|error| self.trouble("naming the file", error))?;
-        described.map_err(|error| metadata_trouble(&self.entry.path, error))
+        let change = self.publish().map_err(|error| self.trouble("naming the file", error))?;
+        described.map(|()| change).map_err(|unset| metadata_trouble(&self.entry.path, unset))
     }
 
     /// Removes what is stored of it.
@@ -190,19 +197,13 @@ impl Partial {
         let _ = self.private.remove(&self.identity.record());
     }
 
-    fn publish(&self) -> Result<(), Errno> {
+    fn publish(&self) -> Result<Fate, Errno> {
         let path = &self.entry.path;
         let directory = self.target.directory_above(path)?;
-        let part = self.identity.part();
-        if self.target.options.overwrite {
-            renameat(self.private.folder(), &part, &directory.handle, path.leaf())?;
-        } else {
-            let from = (self.private.folder(), part.as_str());
-            platform::rename_to_free(from, (directory.handle.as_fd(), path.leaf()))?;
-        }
+        let change = self.target.place(path, &directory, (&self.private, &self.identity.part()))?;
         // Without its file a record says nothing; left behind, it is swept.
         let _ = self.private.remove(&self.identity.record());
-        Ok(())
+        Ok(change)
     }
 
     fn hash_range(&self, index: u64) -> io::Result<ContentHash> {

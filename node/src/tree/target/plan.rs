@@ -1,23 +1,26 @@
-//! Decides what an entry needs, and makes at once what has no content.
+//! Says what an entry needs, and makes at once what has no content.
 
 use std::{os::fd::AsFd as _, sync::Arc};
 
 use ketch_protocol::{
-    delta::worthwhile,
     limits::WHOLE_BYTES,
     manifest::{Entry, EntryKind},
-    path::EntryPath,
+    message::Fate,
+    path::{EntryPath, escape},
     problem::Cause,
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, Stat, mkdirat, readlinkat, statat, symlinkat, unlinkat},
+    fs::{AtFlags, Mode, mkdirat, unlinkat},
     io::Errno,
 };
 
 use super::{
-    Directory, Target, is_reserved,
+    Absent, Decision, Directory, Over, Skip, Target, decide, is_reserved,
     partial::Identity,
-    private::Temporary,
+    pending::Origin,
+    spelling::Folding,
+    standing::Standing,
+    trash::Left,
     trouble::{Trouble, directory_in_the_way, metadata_trouble, write_trouble},
 };
 use crate::tree::{PRIVATE_FOLDER, metadata, platform};
@@ -25,196 +28,227 @@ use crate::tree::{PRIVATE_FOLDER, metadata, platform};
 /// What an entry needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plan {
-    /// Nothing: it has no content and is made.
-    Made,
-    /// Nothing: it is there already.
-    Kept,
+    /// Nothing any more.
+    Settled(Fate),
     /// All of its content: by [`Target::create`] up to [`WHOLE_BYTES`], by [`Target::partial`] above.
-    Content,
+    Content {
+        /// Whether another version is there, to be read by [`Target::old_version`].
+        old: bool,
+    },
     /// A look at the stored file of the same length ([`Target::existing`]), and then [`Target::keep`], or
     /// its content if it [may be replaced](Target::may_replace).
     Compare,
-    /// What the stored file of another length lacks of it, by [`Target::rebuild`]; or all of its content.
-    Rebuild,
     /// The rest of its content, by [`Target::partial`].
     Resume {
         /// Bytes that an earlier session recorded as stored; they are checked when they are asked for.
         kept_bytes: u64,
     },
+    /// A link, by [`Target::link`], once the file that it is another name of is settled.
+    Link,
+    /// The removal of the directory that stands there, by [`Target::clear`], and then another plan.
+    Blocked,
 }
 
 impl Target {
     /// Decides about the next entry of the manifest. Directories, symlinks and empty files are made here.
     pub fn plan(&self, entry: &Entry) -> Result<Plan, Trouble> {
-        self.check_above(&entry.path)?;
-        let mut planned = self.plan_entry(entry);
+        self.plan_beside(entry, None)
+    }
+
+    /// Decides as [`Target::plan`] does, knowing what was listed of the target itself under the entry's name:
+    /// a content hash spares the comparison, as long as the file's length and time are still the same.
+    pub fn plan_beside(&self, entry: &Entry, own: Option<&Entry>) -> Result<Plan, Trouble> {
+        if self.is_skipped_above(&entry.path)? {
+            return Ok(Plan::Settled(Fate::Skipped));
+        }
+        self.check_spelling(&entry.path)?;
+        let mut planned = self.plan_entry(entry, own);
         if matches!(&planned, Err(Trouble::Problem(problem)) if problem.cause == Cause::Exists) {
             // Another receiver may have made it between the look and the making; then this look finds it.
-            planned = self.plan_entry(entry);
+            planned = self.plan_entry(entry, own);
         }
-        if planned.is_err() && entry.kind == EntryKind::Directory {
-            self.0.planned().failed = Some(entry.path.clone());
+        let skipped = matches!(planned, Ok(Plan::Settled(Fate::Skipped)));
+        if entry.kind == EntryKind::Directory && (skipped || planned.is_err()) {
+            self.0.planned().absent = Some(Absent { path: entry.path.clone(), skipped });
         }
         planned
     }
 
-    /// Refuses reserved names, and what lies below a directory that couldn't be made.
-    fn check_above(&self, path: &EntryPath) -> Result<(), Trouble> {
+    /// Refuses reserved names, and what lies below a directory that couldn't be made; says whether it lies
+    /// below one that was left out.
+    fn is_skipped_above(&self, path: &EntryPath) -> Result<bool, Trouble> {
         if is_reserved(path) {
             let detail = format_args!("\"{PRIVATE_FOLDER}\" is reserved for unfinished files");
             return Err(Trouble::problem(path, Cause::Unwritable, detail));
         }
         let mut planned = self.0.planned();
-        match &planned.failed {
-            Some(failed) if lies_below(path, failed) => {
-                let detail = format_args!("its directory \"{failed}\" could not be made");
+        match &planned.absent {
+            Some(absent) if lies_below(path, &absent.path) => {
+                if absent.skipped {
+                    return Ok(true);
+                }
+                let detail = format_args!("its directory \"{}\" could not be made", absent.path);
                 Err(Trouble::problem(path, Cause::Unwritable, detail))
             }
             Some(_) | None => {
-                planned.failed = None;
-                Ok(())
+                planned.absent = None;
+                Ok(false)
             }
         }
     }
 
-    fn plan_entry(&self, entry: &Entry) -> Result<Plan, Trouble> {
+    /// Refuses a name that the target takes for that of another entry.
+    fn check_spelling(&self, path: &EntryPath) -> Result<(), Trouble> {
+        let folding = self.0.folding;
+        if folding == Folding::default() {
+            return Ok(());
+        }
+        let names = |directory: &[u8]| self.0.names(directory);
+        match self.0.planned().spellings.admit(path, folding, names) {
+            None => Ok(()),
+            Some(other) => {
+                let detail = format_args!("its name is that of \"{}\" here", escape(&other));
+                Err(Trouble::problem(path, Cause::Collision, detail))
+            }
+        }
+    }
+
+    fn plan_entry(&self, entry: &Entry, known: Option<&Entry>) -> Result<Plan, Trouble> {
+        let trouble = |error| write_trouble(&entry.path, "looking at what is stored there", error);
         let above = self.0.directory_above(&entry.path);
         let above = above.map_err(|error| write_trouble(&entry.path, "opening its directory", error))?;
-        match &entry.kind {
-            EntryKind::Directory => self.plan_directory(entry, &above),
-            EntryKind::Symlink { target } => self.plan_link(entry, target, &above),
-            EntryKind::File { size: 0 } => self.plan_empty(entry, &above),
-            EntryKind::File { size } => self.plan_content(entry, *size, &above),
-            EntryKind::HardLink { .. } => {
-                Err(Trouble::problem(&entry.path, Cause::Unwritable, "hard links are not made here"))
+        let standing = self.0.look(&entry.path, &above, known).map_err(trouble)?;
+        let decision = decide(entry, standing.own(), &self.0.options.handling);
+        match decision {
+            Decision::Keep | Decision::Skip(_) => {}
+            Decision::Describe | Decision::Digest | Decision::Store(_) => {
+                self.0.remember_above(&entry.path).map_err(trouble)?;
             }
+        }
+        self.act(entry, decision, &standing, &above)
+    }
+
+    fn act(
+        &self,
+        entry: &Entry,
+        decision: Decision,
+        standing: &Standing,
+        above: &Arc<Directory>,
+    ) -> Result<Plan, Trouble> {
+        use Decision::{Describe, Digest, Keep, Skip, Store};
+        match (&entry.kind, decision) {
+            (_, Skip(skip)) if skip.is_wanted() => Ok(Plan::Settled(Fate::Skipped)),
+            (_, Skip(skip)) => Err(not_replaced(&entry.path, skip)),
+            (_, Store(Over::Directory)) => Ok(Plan::Blocked),
+            (EntryKind::Directory, Keep | Describe | Digest | Store(_)) => {
+                self.plan_directory(entry, decision, standing, above).map(Plan::Settled)
+            }
+            // Whatever stands there: its file may be another one by the time it is settled.
+            (EntryKind::HardLink { .. }, Keep | Describe | Digest | Store(_)) => Ok(Plan::Link),
+            (EntryKind::File { .. } | EntryKind::Symlink { .. }, Keep) => Ok(Plan::Settled(Fate::Kept)),
+            (EntryKind::File { .. } | EntryKind::Symlink { .. }, Digest) => Ok(Plan::Compare),
+            (EntryKind::File { .. } | EntryKind::Symlink { .. }, Describe) => {
+                self.0.describe(entry, standing, above).map(Plan::Settled)
+            }
+            (EntryKind::Symlink { target }, Store(_)) => {
+                self.make_symlink(entry, target, above).map(Plan::Settled)
+            }
+            (EntryKind::File { size: 0 }, Store(_)) => self.create(entry)?.commit().map(Plan::Settled),
+            (EntryKind::File { size }, Store(over)) => self.plan_content(entry, *size, over, above),
         }
     }
 
-    fn plan_directory(&self, entry: &Entry, above: &Arc<Directory>) -> Result<Plan, Trouble> {
-        let leaf = entry.path.leaf();
+    fn plan_directory(
+        &self,
+        entry: &Entry,
+        decision: Decision,
+        standing: &Standing,
+        above: &Arc<Directory>,
+    ) -> Result<Fate, Trouble> {
         let trouble = |error| write_trouble(&entry.path, "making the directory", error);
-        let make = || mkdirat(&above.handle, leaf, Mode::RWXU).map_err(trouble);
-        let plan = match self.stored(entry, above)? {
-            None => make().map(|()| Plan::Made)?,
-            Some(stat) if kind(&stat) == FileType::Directory => {
-                open_for_owner(above, leaf, &stat).map_err(trouble)?;
-                Plan::Kept
+        let change = match standing {
+            Standing::Entry(own) if own.kind == EntryKind::Directory => {
+                open_for_owner(above, entry.path.leaf(), own.mode).map_err(trouble)?;
+                if decision == Decision::Describe { Fate::Described } else { Fate::Kept }
             }
-            Some(stat) => {
-                self.check_replaceable(entry, &stat)?;
-                unlinkat(&above.handle, leaf, AtFlags::empty()).map_err(trouble)?;
-                make().map(|()| Plan::Made)?
+            Standing::Nothing | Standing::Special | Standing::Entry(_) => {
+                self.make_directory(entry, above).map_err(trouble)?
             }
         };
-        self.0.planned().directories.push(&entry.path, entry.mode, entry.mtime);
-        Ok(plan)
+        if change == Fate::Described {
+            self.0.note_described(entry, standing).map_err(trouble)?;
+        }
+        self.0.planned().directories.push(&entry.path, entry.mode, entry.mtime, Origin::Listed);
+        if change != Fate::Kept {
+            self.0.describe_directory(entry)?;
+        }
+        Ok(change)
     }
 
-    fn plan_link(&self, entry: &Entry, target: &[u8], above: &Arc<Directory>) -> Result<Plan, Trouble> {
+    fn make_directory(&self, entry: &Entry, above: &Directory) -> Result<Fate, Errno> {
         let leaf = entry.path.leaf();
-        let trouble = |error| write_trouble(&entry.path, "making the symlink", error);
-        let plan = match self.stored(entry, above)? {
-            None => symlinkat(target, &above.handle, leaf).map(|()| Plan::Made).map_err(trouble)?,
-            Some(stat) if kind(&stat) == FileType::Symlink && holds(above, leaf, target) => Plan::Kept,
-            Some(stat) => {
-                self.check_replaceable(entry, &stat)?;
-                self.replace_by_link(entry, target, above).map(|()| Plan::Made).map_err(trouble)?
-            }
-        };
-        if plan == Plan::Made || self.0.options.overwrite {
-            let dated = metadata::apply_to_link(&above.handle, leaf, entry);
-            dated.map_err(|error| metadata_trouble(&entry.path, error))?;
+        let change = self.0.make_way(&entry.path, above, || Ok(Left::directory()))?;
+        if change == Fate::Updated {
+            unlinkat(&above.handle, leaf, AtFlags::empty())?;
         }
-        Ok(plan)
+        mkdirat(&above.handle, leaf, Mode::RWXU)?;
+        Ok(change)
     }
 
-    fn replace_by_link(&self, entry: &Entry, target: &[u8], above: &Arc<Directory>) -> Result<(), Errno> {
-        let private = self.0.private(above, entry.path.parent())?;
-        let link = Temporary::symlink(private, target)?;
-        link.replace(above, entry.path.leaf())
+    fn make_symlink(&self, entry: &Entry, target: &[u8], above: &Arc<Directory>) -> Result<Fate, Trouble> {
+        let change = self.0.place_symlink(&entry.path, target, above);
+        let change = change.map_err(|error| write_trouble(&entry.path, "making the symlink", error))?;
+        let described = metadata::apply_to_link(
+            &above.handle,
+            entry.path.leaf(),
+            entry,
+            self.0.options.handling.carried(),
+        );
+        described.map_err(|unset| metadata_trouble(&entry.path, unset))?;
+        Ok(change)
     }
 
-    fn plan_empty(&self, entry: &Entry, above: &Arc<Directory>) -> Result<Plan, Trouble> {
-        match self.stored(entry, above)? {
-            None => {}
-            Some(stat) if kind(&stat) == FileType::RegularFile && metadata::size(&stat) == 0 => {
-                return self.keep(entry).map(|()| Plan::Kept);
-            }
-            Some(stat) => self.check_replaceable(entry, &stat)?,
-        }
-        self.create(entry)?.commit()?;
-        Ok(Plan::Made)
-    }
-
-    fn plan_content(&self, entry: &Entry, size: u64, above: &Arc<Directory>) -> Result<Plan, Trouble> {
-        let stored = self.stored(entry, above)?;
-        let old_size =
-            stored.filter(|stat| kind(stat) == FileType::RegularFile).map(|stat| metadata::size(&stat));
-        if old_size == Some(size) {
-            return Ok(Plan::Compare);
-        }
-        if let Some(stat) = stored {
-            self.check_replaceable(entry, &stat)?;
-        }
-        let fetched = if old_size.is_some_and(|old_size| worthwhile(old_size, size).is_some()) {
-            Plan::Rebuild
-        } else {
-            Plan::Content
-        };
+    fn plan_content(
+        &self,
+        entry: &Entry,
+        size: u64,
+        over: Over,
+        above: &Arc<Directory>,
+    ) -> Result<Plan, Trouble> {
+        let whole = Plan::Content { old: over == Over::File };
         if size <= WHOLE_BYTES {
-            return Ok(fetched);
+            return Ok(whole);
         }
         let private = self.0.private(above, entry.path.parent());
         let private =
             private.map_err(|error| write_trouble(&entry.path, "opening the private folder", error))?;
         Ok(match Identity::of(entry).recorded_bytes(&private) {
-            0 => fetched,
+            0 => whole,
             kept_bytes => Plan::Resume { kept_bytes },
         })
     }
-
-    fn check_replaceable(&self, entry: &Entry, stored: &Stat) -> Result<(), Trouble> {
-        if kind(stored) == FileType::Directory {
-            return Err(directory_in_the_way(&entry.path));
-        }
-        if self.0.options.overwrite { Ok(()) } else { Err(different(entry)) }
-    }
-
-    /// What is stored under the entry's name.
-    fn stored(&self, entry: &Entry, above: &Arc<Directory>) -> Result<Option<Stat>, Trouble> {
-        match statat(&above.handle, entry.path.leaf(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(write_trouble(&entry.path, "looking at what is stored there", error)),
-        }
-    }
 }
 
-fn lies_below(path: &EntryPath, directory: &EntryPath) -> bool {
+/// The problem of an entry that was not left out on purpose.
+pub(super) fn not_replaced(path: &EntryPath, skip: Skip) -> Trouble {
+    if skip == Skip::Directory {
+        return directory_in_the_way(path);
+    }
+    Trouble::problem(path, Cause::Exists, "its kind, length, content or target differs")
+}
+
+pub(super) fn lies_below(path: &EntryPath, directory: &EntryPath) -> bool {
     path.as_bytes().strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
-}
-
-fn kind(stat: &Stat) -> FileType {
-    FileType::from_raw_mode(stat.st_mode)
-}
-
-fn different(entry: &Entry) -> Trouble {
-    Trouble::problem(&entry.path, Cause::Exists, "its kind, length or target differs")
-}
-
-fn holds(above: &Directory, leaf: &[u8], target: &[u8]) -> bool {
-    readlinkat(&above.handle, leaf, Vec::new()).is_ok_and(|held| held.as_bytes() == target)
 }
 
 /// Lets the owner write below an existing directory for the time of the session. Someone else's directory
 /// stays as it is: what is stored below then says whether that is enough.
-fn open_for_owner(above: &Directory, leaf: &[u8], stat: &Stat) -> Result<(), Errno> {
-    let mode = Mode::from_raw_mode(stat.st_mode);
+pub(super) fn open_for_owner(above: &Directory, leaf: &[u8], mode: u32) -> Result<(), Errno> {
+    let mode = Mode::from_raw_mode(mode);
     if mode.contains(Mode::RWXU) {
         return Ok(());
     }
-    match platform::change_directory_mode(above.handle.as_fd(), leaf, mode | Mode::RWXU) {
+    match platform::change_mode(above.handle.as_fd(), leaf, mode | Mode::RWXU) {
         Ok(()) | Err(Errno::PERM | Errno::ROFS) => Ok(()),
         Err(error) => Err(error),
     }

@@ -14,14 +14,14 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, Dir, FlockOperation, Mode, OFlags, fchmod, flock, fstat, mkdirat, openat, renameat, statat,
+        AtFlags, Dir, FlockOperation, Mode, OFlags, fchmod, flock, fstat, linkat, mkdirat, openat, statat,
         symlinkat, unlinkat,
     },
     io::Errno,
     process::geteuid,
 };
 
-use super::{Directory, Unfinished};
+use super::{Directory, Unfinished, spelling::Folding};
 use crate::tree::{PRIVATE_FOLDER, metadata, platform};
 
 /// How long leftovers are kept: long enough to resume after a holiday week.
@@ -40,6 +40,8 @@ pub(super) struct Private {
     folder: OwnedFd,
     /// Whether files can be made without a name and named later.
     pub(super) nameless: bool,
+    /// Which names the file system takes for one another.
+    pub(super) folding: Folding,
 }
 
 impl Private {
@@ -47,8 +49,9 @@ impl Private {
     /// taken by a symlink, a file or another user's directory.
     pub(super) fn open(above: Arc<Directory>) -> Result<Self, Errno> {
         let folder = open_folder(&above)?;
-        let mut private = Self { above, folder, nameless: false };
+        let mut private = Self { above, folder, nameless: false, folding: Folding::default() };
         private.nameless = private.try_out()?;
+        private.folding = private.probe()?;
         Ok(private)
     }
 
@@ -69,6 +72,20 @@ impl Private {
         }
         self.make(&name)?;
         self.remove(&name).map(|()| false)
+    }
+
+    /// Makes a file and looks for it under other spellings of its name.
+    fn probe(&self) -> Result<Folding, Errno> {
+        let is_there = |name: &str| statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let name = random_name();
+        self.make(&name)?;
+        let case = is_there(&name.to_uppercase());
+        self.remove(&name)?;
+        let (composed, decomposed) = (format!("\u{e9}{name}"), format!("e\u{301}{name}"));
+        // A file system that can't have such a name has no two forms of it.
+        let form = self.make(&composed).is_ok() && is_there(&decomposed);
+        let _ = self.remove(&composed);
+        Ok(Folding { case, form })
     }
 
     fn make(&self, name: &str) -> Result<OwnedFd, Errno> {
@@ -227,15 +244,19 @@ impl Temporary {
         Ok(Self { private, name })
     }
 
-    /// Moves it to `leaf` in `directory`, over a file or symlink there.
-    pub(super) fn replace(self, directory: &Directory, leaf: &[u8]) -> Result<(), Errno> {
-        renameat(&self.private.folder, &self.name, &directory.handle, leaf)
+    /// Another name of a file.
+    pub(super) fn link(
+        private: Arc<Private>,
+        (directory, leaf): (BorrowedFd<'_>, &[u8]),
+    ) -> Result<Self, Errno> {
+        let name = random_name();
+        linkat(directory, leaf, &private.folder, &name, AtFlags::empty())?;
+        Ok(Self { private, name })
     }
 
-    /// Moves it to `leaf` in `directory` unless that name is taken.
-    pub(super) fn take_free_name(self, directory: &Directory, leaf: &[u8]) -> Result<(), Errno> {
-        let from = (self.private.folder.as_fd(), self.name.as_str());
-        platform::rename_to_free(from, (directory.handle.as_fd(), leaf))
+    /// Where it is to be taken from.
+    pub(super) fn place(&self) -> (&Private, &str) {
+        (&self.private, &self.name)
     }
 }
 

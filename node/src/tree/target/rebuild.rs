@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use ketch_protocol::{manifest::Entry, path::EntryPath, problem::Cause};
+use ketch_protocol::{delta::worthwhile, manifest::Entry, message::Fate, path::EntryPath, problem::Cause};
 use rustix::fs::fstat;
 
 use super::{
@@ -31,6 +31,11 @@ pub struct Rebuild {
 }
 
 impl Target {
+    /// Whether a file may be made from its old version, if one is there.
+    pub fn may_rebuild(&self, entry: &Entry) -> bool {
+        self.0.options.handling.delta && worthwhile(entry.size(), entry.size()).is_some()
+    }
+
     /// Begins a file that is to replace the one under its name, read meanwhile. `None` when there is no file
     /// that can be read.
     pub fn rebuild(&self, entry: &Entry) -> Result<Option<Rebuild>, Trouble> {
@@ -73,7 +78,7 @@ impl Rebuild {
     }
 
     /// Puts the new version in the place of the old one, as [`NewFile::commit`] does; once.
-    pub fn commit(&self) -> Result<(), Trouble> {
+    pub fn commit(&self) -> Result<Fate, Trouble> {
         // Nothing panics while it is locked.
         let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).take();
         match named {
@@ -90,10 +95,10 @@ mod tests {
     use ketch_protocol::manifest::{EntryKind, Timestamp};
 
     use super::*;
-    use crate::tree::{Durability, Options};
+    use crate::tree::{Durability, Handling, Options};
 
     fn target(folder: &std::path::Path) -> Target {
-        Target::open(folder, Options { overwrite: true, durability: Durability::None }).unwrap()
+        Target::open(folder, Options { handling: Handling::receiving(true), durability: Durability::None }).unwrap()
     }
 
     fn entry(size: u64) -> Entry {

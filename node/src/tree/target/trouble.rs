@@ -11,7 +11,8 @@ use ketch_protocol::{
 };
 use rustix::io::Errno;
 
-use super::shown;
+use super::{shown, trash::TrashError};
+use crate::tree::metadata::Unset;
 
 /// Why a target can't be opened.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,15 @@ pub enum TargetError {
         /// The folder.
         path: PathBuf,
     },
+    /// Another session writes it and must not be met.
+    #[error("another session is writing to \"{}\"", shown(path))]
+    Busy {
+        /// The target.
+        path: PathBuf,
+    },
+    /// What is deleted or replaced can't be kept in the folder that was named for it.
+    #[error("cannot use the trash")]
+    Trash(#[from] TrashError),
     /// Anything else.
     #[error("cannot open \"{}\" for writing", shown(path))]
     Failed {
@@ -57,7 +67,7 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    pub(super) fn new(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn new(path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
         match errno(&source) {
             Errno::NOSPC | Errno::DQUOT => Self::NoSpace { path, source },
@@ -72,7 +82,8 @@ impl TargetError {
         match self {
             Self::NoSpace { .. } => Reason::NoSpace,
             Self::ReadOnly { .. } | Self::NotDirectory { .. } | Self::Planted { .. } => Reason::ReadOnly,
-            Self::Failed { .. } => Reason::Internal,
+            Self::Busy { .. } => Reason::Busy,
+            Self::Trash(_) | Self::Failed { .. } => Reason::Internal,
         }
     }
 }
@@ -125,12 +136,8 @@ pub(super) fn directory_in_the_way(path: &EntryPath) -> Trouble {
     Trouble::problem(path, Cause::Exists, "a directory is in the way")
 }
 
-pub(super) fn metadata_problem(path: &EntryPath, error: Errno) -> Problem {
-    Problem::new(path.clone(), Cause::Metadata, error)
-}
-
-pub(super) fn metadata_trouble(path: &EntryPath, error: Errno) -> Trouble {
-    Trouble::Problem(metadata_problem(path, error))
+pub(super) fn metadata_trouble(path: &EntryPath, unset: Unset) -> Trouble {
+    Trouble::problem(path, Cause::Metadata, unset)
 }
 
 /// The system's number for an error of the standard library.

@@ -1,0 +1,114 @@
+//! What stands under an entry's name, looked at as far as it counts.
+
+use std::os::fd::AsFd as _;
+
+use ketch_protocol::{
+    limits::LINK_TARGET_BYTES,
+    manifest::{Attribute, Entry, EntryKind},
+    path::EntryPath,
+};
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat},
+    io::Errno,
+};
+
+use super::{Directory, Own, Shared};
+use crate::tree::{attributes, metadata};
+
+/// What stands under a name.
+#[derive(Debug)]
+pub(super) enum Standing {
+    Nothing,
+    Special,
+    Entry(Box<Entry>),
+}
+
+impl Standing {
+    pub(super) fn own(&self) -> Own<'_> {
+        match self {
+            Self::Nothing => Own::Nothing,
+            Self::Special => Own::Special,
+            Self::Entry(entry) => Own::Entry(entry),
+        }
+    }
+}
+
+impl Shared {
+    /// Looks at `path` in the directory it lies in. What is `known` of it from before is believed as long as
+    /// its kind, length and time are the same.
+    pub(super) fn look(
+        &self,
+        path: &EntryPath,
+        above: &Directory,
+        known: Option<&Entry>,
+    ) -> Result<Standing, Errno> {
+        let stat = match statat(&above.handle, path.leaf(), AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(Standing::Nothing),
+            looked => looked?,
+        };
+        let Some(kind) = kind(path, above, &stat)? else { return Ok(Standing::Special) };
+        let mode = if matches!(kind, EntryKind::Symlink { .. }) { 0 } else { metadata::mode(&stat) };
+        let mut own = Entry::new(path.clone(), kind, mode, metadata::mtime(&stat));
+        own.owner = self.options.handling.owner.then(|| metadata::owner(&stat));
+        if self.options.handling.attributes {
+            own.attributes = self.read_attributes(path, above, &own.kind);
+        }
+        if let Some(known) = known {
+            recall(&mut own, known, &stat);
+        }
+        Ok(Standing::Entry(Box::new(own)))
+    }
+
+    /// Those that can't be read count as different from any that are listed; setting these tells why.
+    fn read_attributes(&self, path: &EntryPath, above: &Directory, kind: &EntryKind) -> Vec<Attribute> {
+        match kind {
+            EntryKind::File { .. } | EntryKind::Directory => {}
+            EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => return Vec::new(),
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = || openat(&above.handle, path.leaf(), flags, Mode::empty());
+        self.handles.with_room(open).and_then(|held| attributes::read(held.as_fd())).unwrap_or_default()
+    }
+}
+
+/// `None` for something special.
+fn kind(path: &EntryPath, above: &Directory, stat: &Stat) -> Result<Option<EntryKind>, Errno> {
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Some(EntryKind::File { size: metadata::size(stat) }),
+        FileType::Directory => Some(EntryKind::Directory),
+        FileType::Symlink => {
+            let target = readlinkat(&above.handle, path.leaf(), Vec::new())?.into_bytes();
+            (target.len() <= LINK_TARGET_BYTES).then(|| EntryKind::Symlink { target: target.into() })
+        }
+        FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => None,
+    })
+}
+
+/// Adds what only the listing of the target knows: the hash of a file, and that it is another name of one.
+fn recall(own: &mut Entry, known: &Entry, stat: &Stat) {
+    if own.mtime != known.mtime {
+        return;
+    }
+    match (&own.kind, &known.kind) {
+        (EntryKind::File { size }, EntryKind::File { size: listed }) if size == listed => {
+            own.hash = known.hash;
+        }
+        (EntryKind::File { .. }, EntryKind::HardLink { .. }) if stat.st_nlink > 1 => {
+            own.kind = known.kind.clone();
+        }
+        (
+            EntryKind::File { .. }
+            | EntryKind::Directory
+            | EntryKind::Symlink { .. }
+            | EntryKind::HardLink { .. },
+            EntryKind::File { .. }
+            | EntryKind::Directory
+            | EntryKind::Symlink { .. }
+            | EntryKind::HardLink { .. },
+        ) => {}
+    }
+}
