@@ -5,6 +5,7 @@ use std::io;
 use ketch_protocol::{
     difference::RangeHash,
     limits::VERSION,
+    manifest::{Entry, EntryKind},
     message::{Hashes, Message, Place, Policy, Propose, Selection, SessionId, encode},
     path::EntryPath,
     session::receiver::Agreed,
@@ -39,8 +40,7 @@ impl KnownTree {
         selection: &Selection,
         excluded: &[String],
     ) -> Result<Self, OpenError> {
-        let rules = selection.rules.iter().chain(excluded.iter().map(String::as_bytes));
-        let filter = Filter::new(&rules.collect::<Vec<_>>())?;
+        let filter = filter(selection, excluded)?;
         let source = Source::of_root(root)?;
         let index = source.root()?.map(|root| indexes.open(&root));
         Ok(Self { source, index, filter, selection: selection.clone(), pair: None })
@@ -57,9 +57,9 @@ impl KnownTree {
         self.source.list(self.listing())
     }
 
-    /// Whether a path takes no part.
-    pub(super) fn leaves_out(&self, path: &EntryPath) -> bool {
-        is_left_out(&self.filter, path)
+    /// What takes part.
+    pub(super) fn filter(&self) -> &Filter {
+        &self.filter
     }
 
     /// Lists it all, to be compared.
@@ -120,14 +120,30 @@ impl KnownTree {
     }
 }
 
-/// Whether a path or a directory above it is left out. It is not known whether the path is a directory.
-fn is_left_out(filter: &Filter, path: &EntryPath) -> bool {
+/// What takes part in a tree: neither `selection` nor its owner leave it out.
+pub(super) fn filter(selection: &Selection, excluded: &[String]) -> Result<Filter, FilterError> {
+    let rules = selection.rules.iter().chain(excluded.iter().map(String::as_bytes));
+    Filter::new(&rules.collect::<Vec<_>>())
+}
+
+/// Whether an entry takes no part, or a directory above it does not.
+pub(super) fn is_excluded(filter: &Filter, entry: &Entry) -> bool {
+    !filter.is_empty()
+        && (filter.leaves_out(&entry.path, entry.kind == EntryKind::Directory)
+            || lies_in_excluded(filter, &entry.path))
+}
+
+/// Whether a path takes no part, whatever lies there, or a directory above it does not.
+pub(super) fn is_protected(filter: &Filter, path: &EntryPath) -> bool {
+    !filter.is_empty()
+        && (filter.leaves_out(path, false) || filter.leaves_out(path, true) || lies_in_excluded(filter, path))
+}
+
+fn lies_in_excluded(filter: &Filter, path: &EntryPath) -> bool {
     let bytes = path.as_bytes();
     let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(index, _)| index);
-    let above = slashes.filter_map(|end| EntryPath::parse(&bytes[..end]).ok());
-    filter.leaves_out(path, false)
-        || filter.leaves_out(path, true)
-        || above.into_iter().any(|above| filter.leaves_out(&above, true))
+    let mut above = slashes.filter_map(|end| EntryPath::parse(&bytes[..end]).ok());
+    above.any(|above| filter.leaves_out(&above, true))
 }
 
 /// Why a tree of a sync can't be listed.

@@ -17,7 +17,7 @@ use ketch_protocol::{
 
 use super::{
     SyncError,
-    known_tree::{KnownTree, OpenError},
+    known_tree::{KnownTree, OpenError, filter},
     receiving::Doing,
     storing::Store,
 };
@@ -134,7 +134,8 @@ fn preview_target(root: io::Result<HeldDirectory>, opening: &Opening) -> Result<
         Err(error) => return Err(SyncError::LookAtTarget(error)),
     };
     let view = if own.is_some() { TargetView::Comparable } else { TargetView::Occupied };
-    let doing = Doing::Preview(Handling::of(&opening.policy, &opening.selection));
+    let filter = filter(&opening.selection, &opening.exclude).map_err(OpenError::from)?;
+    let doing = Doing::Preview { handling: Handling::of(&opening.policy, &opening.selection), filter };
     // Nothing is written: there is always room.
     Ok(OpenTarget { doing, view, free_bytes: u64::MAX, own })
 }
