@@ -90,8 +90,8 @@ impl Action {
     }
 
     /// `directory` is what a directory was until then.
-    pub(in crate::tree::target) fn removed(path: &EntryPath, directory: Option<&Stat>) -> Self {
-        Self::Removed { path: Bytes::from(path), directory: directory.map(Described::of_directory) }
+    pub(in crate::tree::target) fn removed(path: &EntryPath, directory: Option<Described>) -> Self {
+        Self::Removed { path: Bytes::from(path), directory }
     }
 
     pub(super) fn described(path: &EntryPath, old: Described, new: Described) -> Self {
@@ -154,14 +154,9 @@ impl Described {
         }
     }
 
-    fn of_directory(stat: &Stat) -> Self {
-        let Owner { user, group } = metadata::owner(stat);
-        Self {
-            mode: metadata::mode(stat),
-            mtime: Time::from(metadata::mtime(stat)),
-            owner: Some((user, group)),
-            attributes: None,
-        }
+    pub(in crate::tree::target) fn directory(mode: u32, mtime: Timestamp, owner: Owner) -> Self {
+        let Owner { user, group } = owner;
+        Self { mode, mtime: Time::from(mtime), owner: Some((user, group)), attributes: None }
     }
 }
 
