@@ -7,8 +7,7 @@
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
-    fs,
-    io::{self, Read as _, Write as _},
+    fs, io,
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
@@ -24,26 +23,22 @@ use ketch_protocol::{
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, mkdirat, open, openat, renameat, statat, unlinkat},
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, open, openat, renameat, statat, unlinkat},
     io::Errno,
 };
 
 use super::{
     LOG, TREE,
     log::{Action, Bytes, Described, Left, Time},
-    open_directory, shown,
+    open_directory,
+    sessions::{Log, UNDONE, latest, read_log},
+    shown,
 };
 use crate::tree::{
     metadata::{self, Carried, Unset},
     platform::{self, HANDLE},
-    target::{Directory, Durability, Handling, Options, Target, TargetError, trouble::errno},
+    target::{Directory, Durability, Handling, Options, Target, TargetError},
 };
-
-/// Ends the name of a session that was undone and of which something is still in the trash.
-const UNDONE: &str = "-undone";
-
-/// Bytes of `<UTC time>-` in the name of a session.
-const TIME_BYTES: usize = "20261130T130655Z-".len();
 
 /// What undoing a session came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +98,8 @@ pub fn undo(folder: &Path) -> Result<Undone, UndoError> {
     undoing.finish()
 }
 
-struct Undoing {
+/// An undoing that is under way.
+pub(super) struct Undoing {
     folder: PathBuf,
     trash: OwnedFd,
     tree: OwnedFd,
@@ -147,7 +143,8 @@ impl From<Errno> for Stays {
 }
 
 impl Undoing {
-    fn begin(folder: &Path) -> Result<Self, UndoError> {
+    /// Takes hold of the latest session and its target.
+    pub(super) fn begin(folder: &Path) -> Result<Self, UndoError> {
         let unread = |error: Errno| UndoError::Read { folder: folder.into(), source: error.into() };
         let flags = HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let trash = open(folder, flags, Mode::empty()).map_err(unread)?;
@@ -185,7 +182,7 @@ impl Undoing {
     }
 
     /// Undoes one more action; `false` when there is none.
-    fn step(&mut self) -> bool {
+    pub(super) fn step(&mut self) -> bool {
         let Some(action) = self.actions.pop() else { return false };
         let (path, taken) = match action {
             Action::Began { .. } | Action::Ended { .. } | Action::Undoing { .. } => return true,
@@ -462,49 +459,4 @@ fn above(path: &EntryPath) -> Vec<EntryPath> {
     let bytes = path.as_bytes();
     let ends = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(index, _)| index);
     ends.filter_map(|end| EntryPath::parse(&bytes[..end]).ok()).collect()
-}
-
-/// The name of the latest session that is not undone.
-fn latest(trash: &OwnedFd) -> Result<Option<String>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut latest: Option<String> = None;
-    for found in Dir::new(openat(trash, ".", flags, Mode::empty())?)? {
-        let found = found?;
-        let Some(name) = found.file_name().to_str().ok().filter(|name| is_open(name)) else { continue };
-        if latest.as_deref() < Some(name) {
-            latest = Some(name.to_owned());
-        }
-    }
-    Ok(latest)
-}
-
-fn is_open(name: &str) -> bool {
-    let is_session = name.as_bytes().get(..TIME_BYTES).is_some_and(|time| time.ends_with(b"Z-"));
-    is_session && !name.ends_with(UNDONE)
-}
-
-/// The log of a session, open.
-struct Log {
-    file: fs::File,
-    actions: Vec<Action>,
-}
-
-fn read_log(session: &OwnedFd) -> Result<Log, Errno> {
-    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = fs::File::from(openat(session, LOG, flags, Mode::empty())?);
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| errno(&error))?;
-    Ok(Log { file, actions: Action::decode_all(&bytes) })
-}
-
-impl Log {
-    /// Adds that the session is being undone, or one after it.
-    fn note_undoing(&mut self, at: Time) -> Result<(), Errno> {
-        let undoing = Action::Undoing { at };
-        // Behind a torn tail nothing would be read.
-        let whole: u64 = self.actions.iter().map(|action| action.encode().len() as u64).sum();
-        let noted = self.file.set_len(whole).and_then(|()| self.file.write_all(&undoing.encode()));
-        self.actions.push(undoing);
-        noted.map_err(|error| errno(&error))
-    }
 }
