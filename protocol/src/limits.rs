@@ -52,6 +52,26 @@ pub const WINDOW_ENTRIES: u64 = 65_536;
 /// that names them next to nothing, since a path names only what differs from the one before it.
 pub const WINDOW_BYTES: u64 = 16 * 1024 * 1024;
 
+/// A leaf of a catalogue ends with this many entries at the latest, twice the average: one changed file then
+/// costs at most 3 KB of entries, with names of ten bytes. A lower bound would cut more leaves where no path
+/// ends them, and a new file then changes those behind it too.
+pub const LEAF_ENTRIES: usize = 32;
+
+/// A leaf ends with the entry that brings its encoding to this many bytes, whatever its entries carry.
+pub const LEAF_BYTES: usize = 64 * 1024;
+
+/// Most children of a node of a catalogue, twice the average: to name them all takes 2 KiB. A level of so
+/// many nodes has the root above it.
+pub const NODE_CHILDREN: usize = 128;
+
+/// Highest level of a root: above level 9 nodes have [`NODE_CHILDREN`] children, whatever the names are, so
+/// that level 16 takes a tree of more than 2^49 leaves.
+pub const LEVELS: u32 = 16;
+
+/// Most nodes of a level that may differ from what the receiver has. It keeps 24 bytes for each, so this
+/// bounds what a sender can make it remember at 25 MB; without a match it is a tree of 700,000,000 entries.
+pub const NARROWING_NODES: usize = 1024 * 1024;
+
 /// Most problems named in one list of a message.
 pub const BATCH_PROBLEMS: usize = 256;
 

@@ -4,10 +4,16 @@ use std::fmt;
 
 use crate::{hash::ContentHash, path::EntryPath};
 
-/// Most bytes of an encoded entry beside its path, link target and attributes: the tag and length of the
-/// entry (4), then each field's tag and longest number (`docs/wire-format.md`): shared 3, length of rest 3,
-/// kind 2, size 10, mode 6, seconds 11, nanoseconds 6, length of link target 3, hash 34, owner 14.
-const FIELD_BYTES: usize = 96;
+/// Most bytes of an encoded entry beside its path, link target, hash, owner and attributes: the tag and length of
+/// the entry (4), then each field's tag and longest number (`docs/wire-format.md`): shared 3, length of rest 3,
+/// kind 2, size 10, mode 6, seconds 11, nanoseconds 6, length of link target 3.
+const FIELD_BYTES: usize = 48;
+
+/// Bytes of an encoded hash, with its tag and length.
+const HASH_FIELD_BYTES: usize = 34;
+
+/// Most bytes of an encoded owner: tag and length, and two tags and numbers of 6 bytes each.
+const OWNER_FIELD_BYTES: usize = 14;
 
 /// Most bytes of an encoded attribute beside its name and value: three tags, and lengths of 3 bytes each.
 const ATTRIBUTE_FIELD_BYTES: usize = 12;
@@ -96,7 +102,11 @@ impl Entry {
 
     /// The most bytes it can take in an encoded batch.
     pub fn encoded_bound(&self) -> usize {
-        FIELD_BYTES + self.name_bytes() + self.attributes.len() * ATTRIBUTE_FIELD_BYTES
+        FIELD_BYTES
+            + self.hash.map_or(0, |_| HASH_FIELD_BYTES)
+            + self.owner.map_or(0, |_| OWNER_FIELD_BYTES)
+            + self.name_bytes()
+            + self.attributes.len() * ATTRIBUTE_FIELD_BYTES
     }
 }
 

@@ -108,10 +108,15 @@ fn check_component(component: &[u8]) -> Result<(), PathError> {
 impl Ord for EntryPath {
     /// By components: `/` sorts below every other byte, so `a/z` comes before `a-b`.
     fn cmp(&self, other: &Self) -> Ordering {
-        let rank = |&byte: &u8| if byte == b'/' { 0 } else { u16::from(byte) + 1 };
-        let shared = self.0.iter().zip(&*other.0).take_while(|(left, right)| left == right).count();
-        self.0.get(shared).map(rank).cmp(&other.0.get(shared).map(rank))
+        compare(&self.0, &other.0)
     }
+}
+
+/// Compares the bytes of two paths as [`EntryPath`] is ordered.
+pub(crate) fn compare(left: &[u8], right: &[u8]) -> Ordering {
+    let rank = |&byte: &u8| if byte == b'/' { 0 } else { u16::from(byte) + 1 };
+    let shared = left.iter().zip(right).take_while(|(left, right)| left == right).count();
+    left.get(shared).map(rank).cmp(&right.get(shared).map(rank))
 }
 
 impl PartialOrd for EntryPath {

@@ -1,15 +1,15 @@
 //! Whatever a peer says, nothing panics, and nothing is kept beyond the limits.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ketch_protocol::{
-    limits::{DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
+    difference::{Catalogue, CatalogueBuilder, RangeHash},
+    limits::{BATCH_ENTRIES, DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
         Ask, Batch, Claim, Compression, Consent, Counts, Durability, Equality, Expand, Frames, Hashes, List,
-        Message, MessageError, Nodes, Offer, Parts, Place, Policy, Propose, RangeHash, Refuse, Removal,
-        RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals,
-        Want, encode,
+        Message, MessageError, Nodes, Offer, Parts, Place, Policy, Propose, Refuse, Removal, RemovalLimit,
+        Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -195,6 +195,23 @@ fn range_hashes() -> impl Strategy<Value = Vec<RangeHash>> {
     vec((0u8..3).prop_map(|byte| RangeHash([byte; 16])), 0..4)
 }
 
+/// A proposal that an ask would answer.
+fn propose_what(ask: &Ask) -> Propose {
+    Propose {
+        version: VERSION,
+        session: ask.session,
+        place: Place { share: ShareName::parse("photos").unwrap(), path: None },
+        selection: Selection::default(),
+        policy: Policy { preview: ask.preview, ..Policy::default() },
+    }
+}
+
+fn catalogue(entries: &[Entry]) -> Arc<Catalogue> {
+    let mut builder = CatalogueBuilder::new([9; 16]);
+    entries.iter().for_each(|entry| builder.push(entry));
+    Arc::new(builder.finish())
+}
+
 /// Messages of a comparison.
 fn comparison() -> impl Strategy<Value = Message> {
     let root = (0u8..3, 0u32..4, 0u64..9, totals()).prop_map(|(byte, levels, entries, totals)| {
@@ -303,6 +320,95 @@ fn an_unknown_field_of_a_known_message_is_ignored() {
     assert_eq!(decode(&[0, 0, 0, 4, 4 << 3 | 2, 2, 9 << 3, 5]), Ok(vec![Message::Accept]));
 }
 
+/// A frame of a message with these fields, each a tag with its bytes.
+fn frame(tag: u8, fields: &[(u8, &[u8])]) -> Vec<u8> {
+    let field = |tag: u8, bytes: &[u8]| [&[tag << 3 | 2, bytes.len() as u8], bytes].concat();
+    let body: Vec<u8> = fields.iter().flat_map(|(tag, bytes)| field(*tag, bytes)).collect();
+    let message = field(tag, &body);
+    [&(message.len() as u32).to_be_bytes()[..], &message].concat()
+}
+
+/// A frame of a message whose fields are these bytes.
+fn raw_frame(tag: u8, body: &[u8]) -> Vec<u8> {
+    [&[0, 0, 0, body.len() as u8 + 2, tag << 3 | 2, body.len() as u8], body].concat()
+}
+
+#[test]
+fn an_ask_has_one_claim() {
+    let (session, secret): (&[u8], &[u8]) = (&[1; 16], &[2; 16]);
+    let ask = |fields: &[(u8, &[u8])]| decode(&frame(1, &[&[(2, session)], fields].concat()));
+    for (fields, refused) in [
+        (&[(3, secret), (6, &b"photos"[..])][..], "claim"),
+        (&[(3, secret), (7, b"a")], "claim"),
+        (&[(7, b"a")], "claim"),
+        (&[(3, &secret[1..])], "secret"),
+        (&[(6, b"-n")], "name of a share"),
+    ] {
+        assert_eq!(ask(fields), Err(MessageError::Field(refused)), "{fields:?}");
+    }
+    assert!(matches!(ask(&[(6, b"photos"), (7, b"../x")]), Err(MessageError::Path(_))));
+    assert!(ask(&[(6, b"photos"), (7, b"x")]).is_ok());
+}
+
+#[test]
+fn a_view_of_the_target_fits_the_rest_of_the_ask() {
+    let session = [&[2 << 3 | 2, 16][..], &[1; 16]].concat();
+    let ask = |fields: &[u8]| decode(&raw_frame(1, &[&session[..], fields].concat()));
+    let (pending, target, preview) = (4 << 3, 5 << 3, 9 << 3);
+    let refused = Err(MessageError::Field("view of the target"));
+    assert_eq!(ask(&[target, 3]), refused);
+    assert_eq!(ask(&[pending, 1, target, 2]), refused, "nobody could be asked in time");
+    assert_eq!(ask(&[preview, 1]), refused, "content would come unasked");
+    assert!(ask(&[target, 2, preview, 1]).is_ok());
+}
+
+#[test]
+fn a_limit_of_removal_is_one_and_of_something() {
+    let (session, share): (&[u8], &[u8]) = (&[1; 16], b"photos");
+    let propose = |policy: &[u8]| decode(&frame(12, &[(2, session), (3, share), (6, policy)]));
+    let (remove, entries, percent, force_empty) = (1 << 3, 2 << 3, 3 << 3, 4 << 3);
+    let refused = Err(MessageError::Field("limit of removal"));
+    assert_eq!(propose(&[remove, 1, entries, 5, percent, 5]), refused);
+    assert_eq!(propose(&[remove, 1, percent, 101]), refused);
+    assert_eq!(propose(&[entries, 5]), refused);
+    assert_eq!(propose(&[force_empty, 1]), refused);
+    assert!(propose(&[remove, 1, percent, 100, force_empty, 1]).is_ok());
+    assert_eq!(propose(&[8 << 3, 3]), Err(MessageError::Field("equality")));
+    assert_eq!(propose(&[12 << 3, 3]), Err(MessageError::Field("durability")));
+    assert_eq!(decode(&frame(12, &[(2, session), (3, share)])), Err(MessageError::Field("policy")));
+}
+
+#[test]
+fn runs_of_a_comparison_ascend_and_do_not_touch() {
+    let run = |first, count| [2 << 3 | 2, 4, 1 << 3, first, 2 << 3, count];
+    let expand = |runs: &[[u8; 6]]| decode(&raw_frame(14, &runs.concat()));
+    let refused = Err(MessageError::Field("order of runs"));
+    assert!(expand(&[run(1, 1), run(3, 2), run(9, 1)]).is_ok());
+    assert_eq!(expand(&[run(1, 1), run(2, 1)]), refused);
+    assert_eq!(expand(&[run(3, 1), run(1, 1)]), refused);
+    assert_eq!(expand(&[run(1, 5), run(3, 1)]), refused);
+    assert_eq!(expand(&[run(1, 0)]), Err(MessageError::Field("run of numbers")));
+}
+
+#[test]
+fn hashes_of_a_comparison_are_whole() {
+    assert_eq!(decode(&frame(15, &[(3, &[1; 33])])), Err(MessageError::Field("list of nodes")));
+    assert_eq!(decode(&frame(13, &[(1, &[1; 15])])), Err(MessageError::Field("hash of a range")));
+    let many = [&[1 << 3][..], &[0xff; 9], &[1]].concat();
+    let root = decode(&frame(13, &[(1, &[1; 16]), (3, &many)]));
+    assert_eq!(root, Err(MessageError::Field("number of entries")));
+}
+
+#[test]
+fn more_names_than_a_batch_has_entries_are_refused() {
+    let told = |count| {
+        let removed = vec![EntryPath::parse(b"a").unwrap(); count];
+        Message::Settled(Settled { removed, ..Settled::default() })
+    };
+    assert!(decode(&encode(&told(BATCH_ENTRIES))).is_ok());
+    assert_eq!(decode(&encode(&told(BATCH_ENTRIES + 1))), Err(MessageError::Field("number of names")));
+}
+
 #[test]
 fn wants_of_more_entries_than_a_window_are_refused() {
     let many = |count| Message::Want(Want { content: vec![Run { first: 0, count }; 2], ..Want::default() });
@@ -385,7 +491,11 @@ proptest! {
     #[test]
     fn no_order_of_messages_makes_a_sender_panic(ask in ask(), messages in vec(message(), 0..30)) {
         use sender::{Action, Input};
-        let mut machine = Sender::default();
+        let mut machine = if ask.claim == Claim::Proposed {
+            Sender::propose(propose_what(&ask)).0
+        } else {
+            Sender::default()
+        };
         let entries = ["a", "b", "c", "d"].map(|name| {
             let path = EntryPath::parse(name.as_bytes()).unwrap();
             Entry::new(path, EntryKind::File { size: 20 << 20 }, 0o644, Timestamp::default())
@@ -395,12 +505,20 @@ proptest! {
             Input::Admitted { estimate: None },
             Input::Listed { entries: entries.to_vec(), problems: Vec::new() },
         ];
-        let inputs = prelude.into_iter().chain(messages.into_iter().map(Input::Message));
-        let mut ended = false;
-        for (second, input) in inputs.enumerate() {
-            for action in machine.handle(input, Duration::from_secs(second as u64)) {
+        let mut inputs: Vec<Input> =
+            prelude.into_iter().chain(messages.into_iter().map(Input::Message)).rev().collect();
+        let (mut ended, mut second) = (false, 0);
+        while let Some(input) = inputs.pop() {
+            second += 1;
+            for action in machine.handle(input, Duration::from_secs(second)) {
                 prop_assert!(!ended, "{action:?} follows the end");
                 ended = matches!(action, Action::End(_));
+                if action == Action::Catalogue {
+                    inputs.push(Input::Catalogued { catalogue: catalogue(&entries), problems: Vec::new() });
+                }
+            }
+            if machine.may_announce() {
+                inputs.push(Input::Room);
             }
         }
     }
@@ -408,10 +526,16 @@ proptest! {
     #[test]
     fn no_order_of_messages_makes_a_receiver_panic(ask in ask(), messages in vec(message(), 0..30)) {
         use receiver::{Action, Answer, Input, Outcome};
-        let (mut machine, _) = Receiver::new(ask);
+        let (mut machine, _) = if ask.claim == Claim::Proposed {
+            Receiver::answer(propose_what(&ask))
+        } else {
+            Receiver::new(ask.clone())
+        };
         let offer = Message::Offer(Offer { version: VERSION, estimate: None });
         let mut inputs: Vec<Input> =
             [offer].into_iter().chain(messages).rev().map(Input::Message).collect();
+        // What answers a proposal is said before the offer is heard.
+        inputs.push(Input::Admitted { target: ask.target });
         let (mut ended, mut second) = (false, 0);
         while let Some(input) = inputs.pop() {
             second += 1;
@@ -421,11 +545,16 @@ proptest! {
                     Action::Plan { first, .. } => {
                         inputs.push(Input::Outcomes(vec![(first, Outcome::Created)]));
                     }
-                    Action::Admit(_) => inputs.push(Input::Denied),
+                    Action::Catalogue => {
+                        inputs.push(Input::Catalogued { catalogue: catalogue(&[]), agreed: None });
+                    }
                     Action::Consult { .. } => inputs.push(Input::Consent(Answer::Yes)),
                     Action::Finish => inputs.push(Input::Finished { late: Vec::new() }),
                     Action::End(_) => ended = true,
-                    Action::Send(_) | Action::Offered(_) | Action::Report(_) => {}
+                    Action::Send(_) | Action::Admit(_)
+                    | Action::Offered(_)
+                    | Action::Compared
+                    | Action::Report(_) => {}
                 }
             }
         }

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use ketch_protocol::{
+    difference::RangeHash,
     hash::{ContentHash, Hasher},
     io::StreamKind,
     limits::{self, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
         Ask, Batch, Claim, Compression, Consent, Counts, Durability, Expand, Frames, Hashes, List, Message,
-        Nodes, Offer, Place, Policy, Propose, RangeHash, Refuse, Removal, RemovalLimit, Root, Rules, Run,
-        Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
+        Nodes, Offer, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules, Run, Secret,
+        Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -328,6 +329,7 @@ fn a_sender_says_its_side_of_the_example() {
             Action::End(ending) => endings.push(ending),
             Action::Admit(_)
             | Action::List
+            | Action::Catalogue
             | Action::Read(_)
             | Action::Report(_)
             | Action::Settled { .. }
@@ -371,6 +373,8 @@ fn a_receiver_says_its_side_of_the_example() {
             Action::End(ending) => endings.push(ending),
             Action::Admit(_)
             | Action::Offered(_)
+            | Action::Catalogue
+            | Action::Compared
             | Action::Consult { .. }
             | Action::Plan { .. }
             | Action::Finish
@@ -415,6 +419,11 @@ fn the_document_names_every_limit_with_its_value() {
         ("BATCH_ENTRIES", limits::BATCH_ENTRIES as u64),
         ("WINDOW_ENTRIES", limits::WINDOW_ENTRIES),
         ("WINDOW_BYTES", limits::WINDOW_BYTES),
+        ("LEAF_ENTRIES", limits::LEAF_ENTRIES as u64),
+        ("LEAF_BYTES", limits::LEAF_BYTES as u64),
+        ("NODE_CHILDREN", limits::NODE_CHILDREN as u64),
+        ("LEVELS", u64::from(limits::LEVELS)),
+        ("NARROWING_NODES", limits::NARROWING_NODES as u64),
         ("BATCH_PROBLEMS", limits::BATCH_PROBLEMS as u64),
         ("PARTS_RUNS", limits::PARTS_RUNS as u64),
         ("WANTS_PER_SPAN", limits::WANTS_PER_SPAN),
@@ -444,7 +453,11 @@ fn the_document_names_every_limit_with_its_value() {
 
 #[test]
 fn the_document_names_every_field_of_every_message() {
-    let sources = [include_str!("../src/message/wire.rs"), include_str!("../src/message/wire/sync.rs")];
+    let sources = [
+        include_str!("../src/message/wire.rs"),
+        include_str!("../src/message/wire/entry.rs"),
+        include_str!("../src/message/wire/sync.rs"),
+    ];
     for definition in sources.iter().flat_map(|source| source.split("struct Wire").skip(1)) {
         let (name, body) = definition.split_once(" {").unwrap();
         let (body, _) = body.split_once("\n}").unwrap();

@@ -204,6 +204,8 @@ impl Receiving {
                     Action::Send(message) => line.say(&message),
                     // Only of a session that the sender proposes.
                     Action::Admit(_) => self.feed(Input::Denied),
+                    // A ticket's receiver compares nothing.
+                    Action::Catalogue | Action::Compared => {}
                     Action::Offered(offer) => self.offered(offer).await,
                     Action::Consult { complete } => self.consult(complete).await,
                     Action::Plan { first, entries } => {

@@ -137,6 +137,8 @@ impl Sending {
                     Action::Send(message) => line.say(&message),
                     Action::Admit(ask) => self.judge(&ask).await,
                     Action::List => self.listing = Some(list(self.outgoing.source.clone())),
+                    // An offer admits nobody who compares.
+                    Action::Catalogue => self.feed(Input::Denied),
                     Action::Read(jobs) => self.queue.push(jobs),
                     Action::Report(problem) => self.tell(Event::Problem(problem)).await,
                     // An offer is counted; nobody reads its entries one by one.

@@ -1,10 +1,7 @@
 //! The messages by which two catalogues are compared: the sender's side of the tree, level by level.
 
 use super::{Run, Totals};
-
-/// Hash of a range of entries, of one leaf or of all below a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RangeHash(pub [u8; 16]);
+use crate::difference::RangeHash;
 
 /// The root of the sender's catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

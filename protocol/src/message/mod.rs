@@ -14,8 +14,9 @@ mod wire;
 
 use std::fmt;
 
-pub use comparison::{Expand, List, Nodes, RangeHash, Root};
+pub use comparison::{Expand, List, Nodes, Root};
 pub use fill::Fill;
+pub(crate) use fill::RUN_BYTES;
 pub use frame::{Frames, encode};
 pub use policy::{Durability, Equality, Policy, Removal, RemovalLimit};
 pub use selection::{Compression, Hashes, Rules, RulesError, Selection};

@@ -203,7 +203,7 @@ fn put_place(out: &mut Vec<u8>, id: EntryId, span: Span) {
 }
 
 /// LEB128: seven bits a byte, least significant first, the top bit on all but the last.
-fn put_number(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;

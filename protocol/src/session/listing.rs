@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use super::{
     Violation,
+    answering::Answering,
     outstanding::Outstanding,
     sender::{Action, Job, Wanted},
 };
 use crate::{
     limits::{WANTS_PER_SPAN, WHOLE_BYTES},
     manifest::{Entry, EntryId, EntryKind},
-    message::{Ask, Batch, Counts, Fill, Parts, Policy, Removal, Run, Settled, TargetView, Totals, Want},
+    message::{
+        Ask, Batch, Counts, Expand, Fill, List, Nodes, Parts, Policy, Removal, Root, Run, Settled,
+        TargetView, Totals, Want,
+    },
     path::EntryPath,
     problem::Problem,
     record::segment::Span,
@@ -34,9 +38,13 @@ pub(super) struct Account {
     pub(super) planned_bytes: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Scan {
+    /// What is found is announced.
     Running,
+    /// It has ended, and what the receiver asks for is announced.
+    Answering(Box<Answering>),
+    /// Everything was announced.
     Ended,
 }
 
@@ -54,13 +62,16 @@ impl Listing {
         }
     }
 
-    /// Announces what was found, in batches that fit their messages; and the jobs that follow when the
-    /// receiver has nothing. What is found after the end of the scan was never listed.
+    /// Whether what is found is announced. What is found later was never listed.
+    pub(super) fn is_scanning(&self) -> bool {
+        matches!(self.scan, Scan::Running)
+    }
+
+    /// Announces entries and problems, in batches that fit their messages; and the jobs that follow when the
+    /// receiver has nothing.
     pub(super) fn announce(&mut self, entries: Vec<Entry>, problems: Vec<Problem>) -> (Vec<Batch>, Vec<Job>) {
-        if self.scan == Scan::Ended {
-            return (Vec::new(), Vec::new());
-        }
         let mut batches = Batches { first: self.outstanding.next_id(), ..Batches::default() };
+        let is_scanning = self.is_scanning();
         let counts = &mut self.account.counts;
         for problem in problems {
             self.totals.problems += 1;
@@ -70,9 +81,12 @@ impl Listing {
         }
         let mut jobs = Vec::new();
         for entry in entries {
-            self.totals.entries += 1;
-            self.totals.bytes = self.totals.bytes.saturating_add(entry.size());
-            counts.listed += 1;
+            // Those of a catalogue were counted with it.
+            if is_scanning {
+                self.totals.entries += 1;
+                self.totals.bytes = self.totals.bytes.saturating_add(entry.size());
+                counts.listed += 1;
+            }
             let shared = Arc::new(entry.clone());
             let id = self.outstanding.announce(Arc::clone(&shared));
             jobs.extend(push_job(id, &shared));
@@ -81,9 +95,76 @@ impl Listing {
         (batches.finish(), jobs)
     }
 
-    /// Ends the list: the totals to be said, once.
+    /// Ends the list: the totals to be said, once. What was not announced until now is kept.
     pub(super) fn end_scan(&mut self) -> Option<Totals> {
-        (std::mem::replace(&mut self.scan, Scan::Ended) == Scan::Running).then_some(self.totals)
+        if matches!(self.scan, Scan::Ended) {
+            return None;
+        }
+        self.scan = Scan::Ended;
+        self.account.counts.kept += self.totals.entries - self.outstanding.next_id().0;
+        Some(self.totals)
+    }
+
+    /// Ends the scan, whose problems were announced: the root of what it found.
+    pub(super) fn compare(&mut self, answering: Answering) -> Root {
+        let root = answering.root(self.totals.problems);
+        self.totals = root.totals;
+        self.account.counts.listed += root.totals.entries;
+        self.scan = Scan::Answering(Box::new(answering));
+        root
+    }
+
+    fn answering(&mut self) -> Option<&mut Answering> {
+        match &mut self.scan {
+            Scan::Answering(answering) => Some(answering),
+            Scan::Running | Scan::Ended => None,
+        }
+    }
+
+    /// The children of nodes that the receiver asks for.
+    pub(super) fn expand(&mut self, expand: &Expand) -> Result<Vec<Nodes>, Violation> {
+        self.answering().map_or(Ok(Vec::new()), |answering| answering.expand(expand))
+    }
+
+    /// Whether the receiver may ask for leaves.
+    pub(super) fn may_be_asked(&self) -> bool {
+        matches!(&self.scan, Scan::Answering(answering) if answering.may_list())
+    }
+
+    /// Notes leaves that the receiver asks for; the totals, when there is nothing to announce.
+    pub(super) fn ask(&mut self, list: List) -> Result<Option<Totals>, Violation> {
+        if let Some(answering) = self.answering() {
+            answering.list(list)?;
+        }
+        Ok(self.end_if_exhausted())
+    }
+
+    /// How many entries may be announced as they are found.
+    pub(super) fn room(&self) -> u64 {
+        match self.scan {
+            Scan::Running => self.outstanding.room(),
+            Scan::Answering(_) | Scan::Ended => 0,
+        }
+    }
+
+    /// Whether entries that were asked for may be announced.
+    pub(super) fn may_announce(&self) -> bool {
+        let is_asked = matches!(&self.scan, Scan::Answering(answering) if answering.is_asked());
+        is_asked && self.outstanding.room() > 0
+    }
+
+    /// Announces entries that were asked for, as many as a batch takes; the totals, behind the last.
+    pub(super) fn announce_asked(&mut self) -> (Vec<Batch>, Option<Totals>) {
+        let room = self.outstanding.room();
+        let Some(answering) = self.answering() else { return (Vec::new(), None) };
+        let entries = answering.next_entries(room);
+        let (batches, _) = self.announce(entries, Vec::new());
+        (batches, self.end_if_exhausted())
+    }
+
+    fn end_if_exhausted(&mut self) -> Option<Totals> {
+        let exhausted = matches!(&self.scan, Scan::Answering(answering) if answering.is_exhausted());
+        exhausted.then(|| self.end_scan()).flatten()
     }
 
     /// The jobs of all open entries when the receiver has nothing.
@@ -184,7 +265,7 @@ impl Listing {
 
     /// Whether all is listed and nothing is open.
     pub(super) fn is_settled(&self) -> bool {
-        self.scan == Scan::Ended && self.outstanding.is_empty()
+        matches!(self.scan, Scan::Ended) && self.outstanding.is_empty()
     }
 
     pub(super) fn check_account(&self, theirs: Counts) -> Result<(), Violation> {

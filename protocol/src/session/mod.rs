@@ -24,6 +24,7 @@
 pub mod receiver;
 pub mod sender;
 
+mod answering;
 mod batches;
 mod clock;
 mod listing;
@@ -38,6 +39,7 @@ pub use receiver::Receiver;
 pub use sender::Sender;
 
 use crate::{
+    difference::{AskError, NarrowingError},
     manifest::{EntryId, OrderError},
     message::{Counts, Message, MessageError, Refuse},
     path::EntryPath,
@@ -255,12 +257,12 @@ pub enum Violation {
     /// Entries came before they were asked for.
     #[error("it listed entries before they were asked for")]
     Unasked,
-    /// Nodes or leaves of the catalogue were named that are not there, or were named before.
-    #[error("it named ranges on level {level} of the catalogue that do not exist or were named before")]
-    NoSuchRange {
-        /// The level: 0 for leaves.
-        level: u32,
-    },
+    /// A part of this side's catalogue was asked for that is not there, or was asked for before.
+    #[error("it asked for what is not in the catalogue or was said before: {0}")]
+    Ask(#[from] AskError),
+    /// Its catalogue contradicts itself.
+    #[error("its catalogue is none: {0}")]
+    Narrowing(#[from] NarrowingError),
 }
 
 /// The last actions of a side that fails: what the other side is told, if anything, then the end.

@@ -1,5 +1,7 @@
 //! The role that has the target: asks or is asked, plans what it needs, reports what became of it.
 
+mod comparing;
+
 use std::{sync::Arc, time::Duration};
 
 use super::{
@@ -11,11 +13,12 @@ use super::{
     storing::Storing,
 };
 use crate::{
+    difference::{Catalogue, Narrowing, RangeHash},
     limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
     message::{
-        Ask, Claim, Consent, Counts, Fate, Message, Offer, Propose, Run, Selection, Settled, TargetView,
-        Totals,
+        Ask, Claim, Consent, Counts, Fate, Message, Offer, Propose, Root, Run, Selection, Settled,
+        TargetView, Totals,
     },
     path::EntryPath,
     problem::{Problem, Reason},
@@ -38,6 +41,13 @@ pub enum Input {
     },
     /// The proposal is turned away.
     Denied,
+    /// All of the target was catalogued.
+    Catalogued {
+        /// The catalogue.
+        catalogue: Arc<Catalogue>,
+        /// On what the last session between the two agreed, if one did.
+        agreed: Option<Agreed>,
+    },
     /// The person answered [`Action::Consult`].
     Consent(Answer),
     /// What became of entries, or is needed for them.
@@ -60,6 +70,15 @@ pub enum Input {
     Lost(String),
     /// Nothing but time has passed.
     Tick,
+}
+
+/// The roots of two trees after a session in which they became the same, but for what only the target has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agreed {
+    /// Of the sender's catalogue.
+    pub theirs: RangeHash,
+    /// Of the receiver's.
+    pub own: RangeHash,
 }
 
 /// A person's answer.
@@ -120,8 +139,13 @@ pub enum Action {
     Send(Message),
     /// Decide whether the sender may do what it proposes: [`Input::Admitted`] or [`Input::Denied`].
     Admit(Propose),
+    /// Make a catalogue of the target: [`Input::Catalogued`].
+    Catalogue,
     /// The sender has admitted us.
     Offered(Offer),
+    /// The trees were compared: [`Receiver::take_narrowing`] has what differs. Comes before the first
+    /// [`Action::Plan`].
+    Compared,
     /// Ask the person; [`Receiver::listed`] has what is known.
     Consult {
         /// Whether the list is complete.
@@ -150,6 +174,17 @@ pub struct Receiver {
     clock: Clock,
     consent: Consent,
     target: TargetView,
+    /// What the target holds, until it is compared.
+    own: Option<Own>,
+    root: Option<Root>,
+    narrowing: Option<Narrowing>,
+}
+
+/// What is compared with the sender's tree.
+#[derive(Debug)]
+struct Own {
+    catalogue: Arc<Catalogue>,
+    agreed: Option<Agreed>,
 }
 
 #[derive(Debug)]
@@ -160,6 +195,12 @@ enum State {
     AwaitOffer,
     /// The tree is being listed; nothing is written before the person agrees.
     AwaitConsent { storing: Storing, consulted: bool },
+    /// The sender makes its catalogue.
+    AwaitRoot(Storing),
+    /// Its root was heard; this side still makes its own.
+    AwaitCatalogue(Storing),
+    /// The two are compared.
+    Narrowing(Storing),
     /// Entries are planned, content is stored.
     Storing(Storing),
     /// All is settled; directories and durability are left.
@@ -193,7 +234,8 @@ impl Receiver {
 
     fn in_state(state: State) -> Self {
         let (consent, target) = (Consent::Given, TargetView::Occupied);
-        Self { state, clock: Clock::default(), consent, target }
+        let clock = Clock::default();
+        Self { state, clock, consent, target, own: None, root: None, narrowing: None }
     }
 
     /// Handles one input; `now` is the time since the session began.
@@ -210,6 +252,9 @@ impl Receiver {
             Input::Violation(violation) => self.fail(SessionError::Violation(violation)),
             Input::Admitted { target } => self.admit(target, now),
             Input::Denied => self.fail(SessionError::Stopped(Stop::new(Reason::NotAdmitted, ""))),
+            Input::Catalogued { catalogue, agreed } => self
+                .catalogued(Own { catalogue, agreed }, now)
+                .unwrap_or_else(|violation| self.fail(SessionError::Violation(violation))),
             Input::Consent(answer) => self.hear_answer(answer, now),
             Input::Outcomes(outcomes) => self.note_outcomes(outcomes),
             Input::Removed(paths) => self.note_removed(paths),
@@ -235,6 +280,27 @@ impl Receiver {
         self.storing().map_or_else(Default::default, |storing| (storing.listed, storing.is_listed()))
     }
 
+    /// The root of the sender's catalogue, once it was heard; also after the end.
+    pub fn root(&self) -> Option<Root> {
+        self.root
+    }
+
+    /// Once, from [`Action::Compared`] on: what of the target is not equal to anything of the sender. Nothing
+    /// where the trees are equal, or are those of an earlier session that left nothing to do.
+    pub fn take_narrowing(&mut self) -> Option<Narrowing> {
+        match self.state {
+            State::Storing(_) | State::Finishing(_) => self.narrowing.take(),
+            State::AwaitAdmission(_)
+            | State::AwaitOffer
+            | State::AwaitConsent { .. }
+            | State::AwaitRoot(_)
+            | State::AwaitCatalogue(_)
+            | State::Narrowing(_)
+            | State::AwaitFarewell(_)
+            | State::Ended(_) => None,
+        }
+    }
+
     /// Entries that were listed and are not settled; while a person is asked, all of them.
     pub fn open_entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.storing().into_iter().flat_map(|storing| storing.outstanding.iter().map(|(_, entry)| entry))
@@ -253,18 +319,24 @@ impl Receiver {
     fn account(&self) -> Account {
         match &self.state {
             State::AwaitAdmission(_) | State::AwaitOffer => Account::default(),
-            State::AwaitConsent { storing, .. } | State::Storing(storing) | State::Finishing(storing) => {
-                storing.account
-            }
+            State::AwaitConsent { storing, .. }
+            | State::AwaitRoot(storing)
+            | State::AwaitCatalogue(storing)
+            | State::Narrowing(storing)
+            | State::Storing(storing)
+            | State::Finishing(storing) => storing.account,
             State::AwaitFarewell(account) | State::Ended(account) => *account,
         }
     }
 
     fn storing(&self) -> Option<&Storing> {
         match &self.state {
-            State::AwaitConsent { storing, .. } | State::Storing(storing) | State::Finishing(storing) => {
-                Some(storing)
-            }
+            State::AwaitConsent { storing, .. }
+            | State::AwaitRoot(storing)
+            | State::AwaitCatalogue(storing)
+            | State::Narrowing(storing)
+            | State::Storing(storing)
+            | State::Finishing(storing) => Some(storing),
             State::AwaitAdmission(_) | State::AwaitOffer | State::AwaitFarewell(_) | State::Ended(_) => None,
         }
     }
@@ -288,6 +360,9 @@ impl Receiver {
             {
                 storing.hear_end(totals).map(|()| Vec::new())
             }
+            (State::AwaitRoot(storing), Message::Manifest(batch)) => storing.hear_unasked(batch),
+            (State::AwaitRoot(_), Message::Root(root)) => self.hear_root(root, now),
+            (State::Narrowing(_), Message::Nodes(nodes)) => self.hear_nodes(&nodes, now),
             (State::AwaitFarewell(account), Message::Farewell) => {
                 let account = *account;
                 Ok(self.complete(account))
@@ -296,6 +371,9 @@ impl Receiver {
                 State::AwaitAdmission(_)
                 | State::AwaitOffer
                 | State::AwaitConsent { .. }
+                | State::AwaitRoot(_)
+                | State::AwaitCatalogue(_)
+                | State::Narrowing(_)
                 | State::Storing(_)
                 | State::Finishing(_)
                 | State::AwaitFarewell(_)
@@ -313,8 +391,7 @@ impl Receiver {
             session: proposed.session,
             claim: Claim::Proposed,
             consent: Consent::Given,
-            // Into nothing, content comes unasked.
-            target: if preview && target == TargetView::Empty { TargetView::Occupied } else { target },
+            target,
             selection: Selection::default(),
             preview,
         };
@@ -322,9 +399,14 @@ impl Receiver {
         self.ask(ask)
     }
 
-    fn ask(&mut self, ask: Ask) -> Actions {
+    fn ask(&mut self, mut ask: Ask) -> Actions {
+        if ask.preview && ask.target == TargetView::Empty {
+            // Into nothing, content would come unasked.
+            ask.target = TargetView::Occupied;
+        }
         (self.consent, self.target) = (ask.consent, ask.target);
-        vec![Action::Send(Message::Ask(ask))]
+        let catalogue = (ask.target == TargetView::Comparable).then_some(Action::Catalogue);
+        [Action::Send(Message::Ask(ask))].into_iter().chain(catalogue).collect()
     }
 
     /// Ends a session with a side that speaks another version.
@@ -338,9 +420,12 @@ impl Receiver {
             return self.part("offered", offer.version);
         }
         let storing = Storing::default();
-        let admitted = match self.consent {
-            Consent::Given => State::Storing(storing),
-            Consent::Pending => State::AwaitConsent { storing, consulted: false },
+        let admitted = match (self.target, self.consent) {
+            (TargetView::Comparable, _) => State::AwaitRoot(storing),
+            (TargetView::Empty | TargetView::Occupied, Consent::Given) => State::Storing(storing),
+            (TargetView::Empty | TargetView::Occupied, Consent::Pending) => {
+                State::AwaitConsent { storing, consulted: false }
+            }
         };
         self.enter(admitted, now);
         vec![Action::Offered(offer)]
@@ -433,7 +518,13 @@ impl Receiver {
             State::AwaitOffer => Some(HELLO_TIMEOUT_S),
             State::AwaitConsent { .. } => Some(CONSENT_TIMEOUT_S),
             State::AwaitFarewell(_) => Some(FAREWELL_TIMEOUT_S),
-            State::AwaitAdmission(_) | State::Storing(_) | State::Finishing(_) | State::Ended(_) => None,
+            State::AwaitAdmission(_)
+            | State::AwaitRoot(_)
+            | State::AwaitCatalogue(_)
+            | State::Narrowing(_)
+            | State::Storing(_)
+            | State::Finishing(_)
+            | State::Ended(_) => None,
         };
         match self.clock.due(limit_s, now) {
             Due::TimeOut(seconds) => self.time_out(seconds),
@@ -464,6 +555,9 @@ impl Receiver {
             State::AwaitAdmission(_)
             | State::AwaitOffer
             | State::AwaitConsent { .. }
+            | State::AwaitRoot(_)
+            | State::AwaitCatalogue(_)
+            | State::Narrowing(_)
             | State::Storing(_)
             | State::Finishing(_)
             | State::Ended(_) => self.fail(error),
@@ -490,6 +584,9 @@ impl Receiver {
             State::AwaitAdmission(_) => "admission",
             State::AwaitOffer => "offer",
             State::AwaitConsent { .. } => "consent",
+            State::AwaitRoot(_) => "root",
+            State::AwaitCatalogue(_) => "the catalogue",
+            State::Narrowing(_) => "nodes",
             State::Storing(storing) if storing.is_listed() => "content",
             State::Storing(_) => "manifest",
             State::Finishing(_) => "the end of storing",

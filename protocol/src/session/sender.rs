@@ -4,14 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Ending, SessionError, Stop, Violation,
+    answering::Answering,
     clock::{Clock, Due},
     last_words,
     listing::{Account, Listing},
 };
 use crate::{
+    difference::Catalogue,
     limits::{CONSENT_TIMEOUT_S, HELLO_TIMEOUT_S, SILENCE_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
-    message::{Ask, Claim, Consent, Counts, Fate, Message, Offer, Propose, Run, TargetView, Totals},
+    message::{Ask, Claim, Consent, Counts, Fate, List, Message, Offer, Propose, Run, TargetView, Totals},
     path::EntryPath,
     problem::{Problem, Reason},
 };
@@ -39,6 +41,15 @@ pub enum Input {
     },
     /// The scan has ended.
     ListEnded,
+    /// All of the tree was catalogued.
+    Catalogued {
+        /// The catalogue.
+        catalogue: Arc<Catalogue>,
+        /// What is left out.
+        problems: Vec<Problem>,
+    },
+    /// The control stream takes another batch: answers [`Sender::may_announce`].
+    Room,
     /// This side must end the session.
     Stop(Stop),
     /// The connection is gone.
@@ -57,6 +68,8 @@ pub enum Action {
     Admit(Ask),
     /// Begin to scan: [`Input::Listed`], then [`Input::ListEnded`].
     List,
+    /// Make a catalogue of the tree: [`Input::Catalogued`].
+    Catalogue,
     /// Read these and send them as segments.
     Read(Vec<Job>),
     /// Tell a person.
@@ -118,6 +131,10 @@ enum State {
     AwaitAdmission(Ask),
     /// Listing; content may not flow before `accept`.
     AwaitAccept(Listing),
+    /// The tree is being catalogued.
+    Cataloguing(Listing),
+    /// The root was said: the receiver compares.
+    Comparing(Listing),
     /// Listing and sending.
     Sending(Listing),
     /// The account as it was at the end.
@@ -149,6 +166,8 @@ impl Sender {
             Input::Denied => self.fail(SessionError::Stopped(Stop::new(Reason::NotAdmitted, ""))),
             Input::Listed { entries, problems } => self.list(entries, problems),
             Input::ListEnded => self.end_list(),
+            Input::Catalogued { catalogue, problems } => self.catalogued(catalogue, problems, now),
+            Input::Room => self.announce_asked(),
             Input::Stop(stop) => self.fail(SessionError::Stopped(stop)),
             Input::Lost(detail) => self.fail(SessionError::Lost { awaited: self.awaited(), detail }),
             Input::Tick => self.tick(now),
@@ -161,7 +180,12 @@ impl Sender {
 
     /// How many entries may be listed now, by one [`Input::Listed`].
     pub fn room(&self) -> u64 {
-        self.listing().map_or(0, |listing| listing.outstanding.room())
+        self.listing().map_or(0, Listing::room)
+    }
+
+    /// Whether entries that the receiver asked for wait to be announced, by [`Input::Room`].
+    pub fn may_announce(&self) -> bool {
+        self.listing().is_some_and(Listing::may_announce)
     }
 
     /// The account so far; after the end, as it was then.
@@ -177,7 +201,10 @@ impl Sender {
     fn account(&self) -> Account {
         match &self.state {
             State::AwaitAsk | State::AwaitAdmission(_) => Account::default(),
-            State::AwaitAccept(listing) | State::Sending(listing) => listing.account,
+            State::AwaitAccept(listing)
+            | State::Cataloguing(listing)
+            | State::Comparing(listing)
+            | State::Sending(listing) => listing.account,
             State::Ended(account) => *account,
         }
     }
@@ -189,7 +216,21 @@ impl Sender {
 
     fn listing(&self) -> Option<&Listing> {
         match &self.state {
-            State::AwaitAccept(listing) | State::Sending(listing) => Some(listing),
+            State::AwaitAccept(listing)
+            | State::Cataloguing(listing)
+            | State::Comparing(listing)
+            | State::Sending(listing) => Some(listing),
+            State::AwaitAsk | State::AwaitAdmission(_) | State::Ended(_) => None,
+        }
+    }
+
+    /// Takes it out of a state that is left at once.
+    fn take_listing(&mut self) -> Option<Listing> {
+        match std::mem::take(&mut self.state) {
+            State::AwaitAccept(listing)
+            | State::Cataloguing(listing)
+            | State::Comparing(listing)
+            | State::Sending(listing) => Some(listing),
             State::AwaitAsk | State::AwaitAdmission(_) | State::Ended(_) => None,
         }
     }
@@ -201,17 +242,31 @@ impl Sender {
             (_, Message::Refuse(refuse)) => Ok(self.fail(SessionError::Refused(refuse.into()))),
             (State::AwaitAsk, Message::Ask(ask)) => self.hear_ask(ask, now),
             (State::AwaitAccept(_), Message::Accept) => Ok(self.accepted(now)),
+            (State::Comparing(listing), Message::Expand(expand)) => {
+                Ok(listing.expand(&expand)?.into_iter().map(Message::Nodes).map(Action::Send).collect())
+            }
+            (State::Comparing(_), Message::List(list)) => self.hear_list(list, now),
+            (State::Sending(listing), Message::List(list)) if listing.may_be_asked() => {
+                self.hear_list(list, now)
+            }
+            (State::Comparing(listing), Message::Done(counts)) => {
+                // What was not asked for is kept.
+                listing.end_scan();
+                self.hear_done(counts)
+            }
             (State::Sending(listing), Message::Want(want)) => listing.want(want).map(read),
-            (State::Sending(listing), Message::Settled(settled)) => listing.settle(settled),
+            (State::Comparing(listing) | State::Sending(listing), Message::Settled(settled)) => {
+                listing.settle(settled)
+            }
             (State::Sending(listing), Message::Done(counts)) if listing.is_settled() => {
-                listing.check_account(counts)?;
-                self.state = State::Ended(listing.account);
-                Ok(vec![Action::Send(Message::Farewell), Action::End(Ending::Complete(counts))])
+                self.hear_done(counts)
             }
             (
                 State::AwaitAsk
                 | State::AwaitAdmission(_)
                 | State::AwaitAccept(_)
+                | State::Cataloguing(_)
+                | State::Comparing(_)
                 | State::Sending(_)
                 | State::Ended(_),
                 unexpected,
@@ -234,16 +289,54 @@ impl Sender {
     fn admit(&mut self, estimate: Option<Totals>, now: Duration) -> Actions {
         let State::AwaitAdmission(ask) = &self.state else { return Vec::new() };
         let listing = Listing::new(ask, self.proposed.as_ref().map(|proposed| &proposed.policy));
-        let admitted = match ask.consent {
-            Consent::Given => State::Sending(listing),
-            Consent::Pending => State::AwaitAccept(listing),
+        let (admitted, scan) = match (ask.target, ask.consent) {
+            (TargetView::Comparable, _) => (State::Cataloguing(listing), Action::Catalogue),
+            (TargetView::Empty | TargetView::Occupied, Consent::Given) => {
+                (State::Sending(listing), Action::List)
+            }
+            (TargetView::Empty | TargetView::Occupied, Consent::Pending) => {
+                (State::AwaitAccept(listing), Action::List)
+            }
         };
         self.enter(admitted, now);
-        vec![Action::Send(Message::Offer(Offer { version: VERSION, estimate })), Action::List]
+        vec![Action::Send(Message::Offer(Offer { version: VERSION, estimate })), scan]
+    }
+
+    fn catalogued(&mut self, catalogue: Arc<Catalogue>, problems: Vec<Problem>, now: Duration) -> Actions {
+        if !matches!(self.state, State::Cataloguing(_)) {
+            return Vec::new();
+        }
+        let Some(mut listing) = self.take_listing() else { return Vec::new() };
+        let mut actions = announce(&mut listing, Vec::new(), problems).0;
+        actions.push(Action::Send(Message::Root(listing.compare(Answering::new(catalogue)))));
+        self.enter(State::Comparing(listing), now);
+        actions
+    }
+
+    fn hear_list(&mut self, list: List, now: Duration) -> Result<Actions, Violation> {
+        let Some(mut listing) = self.take_listing() else { return Ok(Vec::new()) };
+        let asked = listing.ask(list);
+        self.enter(State::Sending(listing), now);
+        Ok(asked?.map(Message::ManifestEnd).map(Action::Send).into_iter().collect())
+    }
+
+    fn announce_asked(&mut self) -> Actions {
+        let State::Sending(listing) = &mut self.state else { return Vec::new() };
+        let (batches, totals) = listing.announce_asked();
+        let batches = batches.into_iter().map(Message::Manifest);
+        batches.chain(totals.map(Message::ManifestEnd)).map(Action::Send).collect()
+    }
+
+    fn hear_done(&mut self, counts: Counts) -> Result<Actions, Violation> {
+        if let State::Comparing(listing) | State::Sending(listing) = &self.state {
+            listing.check_account(counts)?;
+        }
+        self.state = State::Ended(self.account());
+        Ok(vec![Action::Send(Message::Farewell), Action::End(Ending::Complete(counts))])
     }
 
     fn accepted(&mut self, now: Duration) -> Actions {
-        let State::AwaitAccept(listing) = std::mem::take(&mut self.state) else { return Vec::new() };
+        let Some(listing) = self.take_listing() else { return Vec::new() };
         let jobs = listing.pushed();
         self.enter(State::Sending(listing), now);
         read(jobs)
@@ -251,13 +344,17 @@ impl Sender {
 
     fn list(&mut self, entries: Vec<Entry>, problems: Vec<Problem>) -> Actions {
         let (listing, may_send) = match &mut self.state {
-            State::AwaitAccept(listing) => (listing, false),
-            State::Sending(listing) => (listing, true),
-            State::AwaitAsk | State::AwaitAdmission(_) | State::Ended(_) => return Vec::new(),
+            State::AwaitAccept(listing) if listing.is_scanning() => (listing, false),
+            State::Sending(listing) if listing.is_scanning() => (listing, true),
+            State::AwaitAsk
+            | State::AwaitAdmission(_)
+            | State::AwaitAccept(_)
+            | State::Cataloguing(_)
+            | State::Comparing(_)
+            | State::Sending(_)
+            | State::Ended(_) => return Vec::new(),
         };
-        let mut actions: Actions = problems.iter().cloned().map(Action::Report).collect();
-        let (batches, jobs) = listing.announce(entries, problems);
-        actions.extend(batches.into_iter().map(Message::Manifest).map(Action::Send));
+        let (mut actions, jobs) = announce(listing, entries, problems);
         if may_send && listing.target == TargetView::Empty {
             actions.extend(read(jobs));
         }
@@ -266,10 +363,16 @@ impl Sender {
 
     fn end_list(&mut self) -> Actions {
         match &mut self.state {
-            State::AwaitAccept(listing) | State::Sending(listing) => {
+            State::AwaitAccept(listing) | State::Sending(listing) if listing.is_scanning() => {
                 listing.end_scan().map(Message::ManifestEnd).map(Action::Send).into_iter().collect()
             }
-            State::AwaitAsk | State::AwaitAdmission(_) | State::Ended(_) => Vec::new(),
+            State::AwaitAsk
+            | State::AwaitAdmission(_)
+            | State::AwaitAccept(_)
+            | State::Cataloguing(_)
+            | State::Comparing(_)
+            | State::Sending(_)
+            | State::Ended(_) => Vec::new(),
         }
     }
 
@@ -278,7 +381,11 @@ impl Sender {
             State::AwaitAsk => Some(HELLO_TIMEOUT_S),
             // The receiver gives up first and says so; this is for one that does not.
             State::AwaitAccept(_) => Some(CONSENT_TIMEOUT_S + SILENCE_TIMEOUT_S),
-            State::AwaitAdmission(_) | State::Sending(_) | State::Ended(_) => None,
+            State::AwaitAdmission(_)
+            | State::Cataloguing(_)
+            | State::Comparing(_)
+            | State::Sending(_)
+            | State::Ended(_) => None,
         };
         match self.clock.due(limit_s, now) {
             Due::Nothing => Vec::new(),
@@ -302,6 +409,8 @@ impl Sender {
             State::AwaitAsk => "ask",
             State::AwaitAdmission(_) => "admission",
             State::AwaitAccept(_) => "accept",
+            State::Cataloguing(_) => "the catalogue",
+            State::Comparing(_) => "expand",
             State::Sending(listing) if listing.is_settled() => "done",
             State::Sending(_) => "settled",
             State::Ended(_) => "nothing",
@@ -318,6 +427,14 @@ fn fits(ask: &Ask, proposed: Option<&Propose>) -> bool {
         (Claim::Ticket(_) | Claim::Share(_), None) => true,
         (Claim::Proposed, None) | (Claim::Ticket(_) | Claim::Share(_), Some(_)) => false,
     }
+}
+
+/// Says what was found; and the jobs that follow when the receiver has nothing.
+fn announce(listing: &mut Listing, entries: Vec<Entry>, problems: Vec<Problem>) -> (Actions, Vec<Job>) {
+    let reports: Actions = problems.iter().cloned().map(Action::Report).collect();
+    let (batches, jobs) = listing.announce(entries, problems);
+    let said = batches.into_iter().map(Message::Manifest).map(Action::Send);
+    (reports.into_iter().chain(said).collect(), jobs)
 }
 
 fn read(jobs: Vec<Job>) -> Actions {

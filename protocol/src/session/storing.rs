@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     manifest::{EntryId, Order},
-    message::{Batch, Fate, TargetView, Totals},
+    message::{Batch, Fate, Root, TargetView, Totals},
     path::EntryPath,
     problem::Problem,
 };
@@ -28,8 +28,14 @@ pub(super) struct Storing {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Manifest {
+    /// All of the tree is listed, and counted as it comes.
     #[default]
-    Open,
+    Whole,
+    /// Only what was asked for is; the tree was counted by its root.
+    Parts {
+        /// Bytes of the files that were listed.
+        bytes: u64,
+    },
     Complete,
 }
 
@@ -53,16 +59,16 @@ impl Storing {
         if entries.len() as u64 > self.outstanding.room() {
             return Err(Violation::Window);
         }
-        let counts = &mut self.account.counts;
-        counts.listed += (entries.len() + problems.len()) as u64;
-        self.listed.problems += problems.len() as u64;
-        problems.iter().for_each(|problem| counts.add_problem(problem));
-        let reports = problems.into_iter().map(Action::Report).collect();
+        if matches!(self.manifest, Manifest::Parts { .. })
+            && self.listed.entries - first.0 < entries.len() as u64
+        {
+            return Err(Violation::Totals);
+        }
+        let reports = self.hear_problems(problems);
         let mut planned = Vec::with_capacity(entries.len());
         for entry in entries {
             self.order.admit(&entry)?;
-            self.listed.entries += 1;
-            self.listed.bytes = self.listed.bytes.saturating_add(entry.size());
+            self.count(entry.size());
             let entry = Arc::new(entry);
             self.outstanding.announce(Arc::clone(&entry));
             planned.push(entry);
@@ -71,13 +77,63 @@ impl Storing {
         Ok((reports, plan))
     }
 
-    /// Notes that the manifest is complete.
-    pub(super) fn hear_end(&mut self, totals: Totals) -> Result<(), Violation> {
-        if totals != self.listed {
+    fn hear_problems(&mut self, problems: Vec<Problem>) -> Vec<Action> {
+        self.account.counts.listed += problems.len() as u64;
+        self.listed.problems += problems.len() as u64;
+        problems.iter().for_each(|problem| self.account.counts.add_problem(problem));
+        problems.into_iter().map(Action::Report).collect()
+    }
+
+    fn count(&mut self, size: u64) {
+        match &mut self.manifest {
+            Manifest::Whole => {
+                self.account.counts.listed += 1;
+                self.listed.entries += 1;
+                self.listed.bytes = self.listed.bytes.saturating_add(size);
+            }
+            Manifest::Parts { bytes } => *bytes = bytes.saturating_add(size),
+            Manifest::Complete => {}
+        }
+    }
+
+    /// Checks and notes a batch before anything was asked for: what to report.
+    pub(super) fn hear_unasked(&mut self, batch: Batch) -> Result<Vec<Action>, Violation> {
+        if batch.entries.is_empty() {
+            Ok(self.hear_problems(batch.problems))
+        } else {
+            Err(Violation::Unasked)
+        }
+    }
+
+    /// Notes the size of a tree of which parts will be listed.
+    pub(super) fn hear_root(&mut self, root: &Root) -> Result<(), Violation> {
+        if root.totals.problems != self.listed.problems {
             return Err(Violation::Totals);
         }
-        self.manifest = Manifest::Complete;
+        self.listed = root.totals;
+        self.account.counts.listed += root.totals.entries;
+        self.order = Order::of_parts();
+        self.manifest = Manifest::Parts { bytes: 0 };
         Ok(())
+    }
+
+    /// Notes that the manifest is complete.
+    pub(super) fn hear_end(&mut self, totals: Totals) -> Result<(), Violation> {
+        let sound = match self.manifest {
+            Manifest::Whole | Manifest::Complete => true,
+            Manifest::Parts { bytes } => bytes <= totals.bytes,
+        };
+        if totals != self.listed || !sound {
+            return Err(Violation::Totals);
+        }
+        self.complete();
+        Ok(())
+    }
+
+    /// Counts what was not listed as kept: nothing will be listed any more.
+    pub(super) fn complete(&mut self) {
+        self.account.counts.kept += self.listed.entries - self.outstanding.next_id().0;
+        self.manifest = Manifest::Complete;
     }
 
     /// A plan for everything listed, of which nothing was planned before.

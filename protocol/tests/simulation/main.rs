@@ -9,6 +9,7 @@ mod link;
 mod random;
 mod source;
 mod stalls;
+mod sync;
 mod target;
 mod tree;
 mod world;

@@ -1,7 +1,7 @@
 //! Random trees over links that deliver in random pieces.
 
 use ketch_protocol::{
-    message::{Consent, TargetView},
+    message::{Consent, Policy, Removal, RemovalLimit, TargetView},
     path::EntryPath,
 };
 use proptest::{collection::vec, prelude::*};
@@ -60,6 +60,16 @@ proptest! {
         world.link.pieces = pieces;
         world.link.control_lag = LATENCY * lag;
         world.source.data_streams = data_streams;
+        world.run_to_completion();
+        prop_assert_eq!(&world.target.tree, &world.source.tree);
+    }
+
+    #[test]
+    fn any_tree_becomes_the_same_as_any_other(tree in tree(), there in tree(), known: bool, pushed: bool) {
+        let removal = Removal::Extra { limit: RemovalLimit::Default, force_empty: true };
+        let policy = Policy { removal, ..Policy::default() };
+        let mut world = if pushed { World::push(tree, there, policy) } else { World::pull(tree, there) };
+        world.source.hashes_known = known;
         world.run_to_completion();
         prop_assert_eq!(&world.target.tree, &world.source.tree);
     }

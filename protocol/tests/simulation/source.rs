@@ -7,7 +7,7 @@ use ketch_protocol::{
     io::StreamKind,
     limits::BLOCK_BYTES,
     manifest::Entry,
-    message::{Claim, Fill, Frames, Message, Secret, SessionId, encode},
+    message::{Claim, Fill, Frames, Message, Propose, Secret, SessionId, encode},
     path::EntryPath,
     problem::{Cause, Problem},
     record::segment::{Span, put_aborted, put_begin, put_block_length, put_digest, put_end},
@@ -20,7 +20,7 @@ use ketch_protocol::{
 use super::{
     Side,
     link::{CONTROL, Link},
-    tree::{Node, Tree},
+    tree::{Node, Tree, catalogue},
 };
 
 /// What befalls a file between the scan and the read.
@@ -40,6 +40,10 @@ pub(crate) struct Source {
     pub(crate) tree: Tree,
     pub(crate) faults: BTreeMap<EntryPath, Fault>,
     pub(crate) secret: Secret,
+    /// What the scan names and leaves out, when it is compared.
+    pub(crate) problems: Vec<Problem>,
+    /// Whether files are listed with their hashes, when they are compared.
+    pub(crate) hashes_known: bool,
     pub(crate) data_streams: usize,
     pub(crate) ending: Option<Ending>,
     pub(crate) reports: Vec<Problem>,
@@ -47,8 +51,9 @@ pub(crate) struct Source {
     pub(crate) content_bytes: u64,
     /// Batches of the manifest that were sent.
     pub(crate) batches: usize,
+    /// Entries of which it was told what became of them, and paths that were removed.
+    pub(crate) told: usize,
     kind: Option<StreamKind>,
-    first_byte: Vec<u8>,
     frames: Frames,
     session: SessionId,
     scan: Scan,
@@ -69,13 +74,15 @@ impl Source {
             tree,
             faults: BTreeMap::new(),
             secret,
+            problems: Vec::new(),
+            hashes_known: true,
             data_streams: 1,
             ending: None,
             reports: Vec::new(),
             content_bytes: 0,
             batches: 0,
+            told: 0,
             kind: None,
-            first_byte: Vec::new(),
             frames: Frames::default(),
             session: SessionId([0; 16]),
             scan: Scan::NotAsked,
@@ -84,12 +91,23 @@ impl Source {
         }
     }
 
+    /// Opens the control stream and proposes.
+    pub(crate) fn propose(&mut self, propose: Propose, now: Duration, link: &mut Link) {
+        let mut kind = Vec::new();
+        block_on(StreamKind::Control.write(&mut kind)).unwrap();
+        link.send(Side::Sender, CONTROL, &kind, now);
+        self.kind = Some(StreamKind::Control);
+        let (machine, actions) = Sender::propose(propose);
+        self.machine = machine;
+        for action in actions {
+            assert!(self.act(action, now, link).is_none());
+        }
+    }
+
     /// Bytes of the control stream came.
     pub(crate) fn hear(&mut self, mut bytes: &[u8], now: Duration, link: &mut Link) {
         if self.kind.is_none() {
-            self.first_byte.extend_from_slice(&bytes[..1]);
-            bytes = &bytes[1..];
-            self.kind = block_on(StreamKind::read(&mut &self.first_byte[..])).ok();
+            self.kind = block_on(StreamKind::read(&mut bytes)).ok();
         }
         self.frames.push(bytes);
         loop {
@@ -108,6 +126,7 @@ impl Source {
                 inputs.extend(self.act(action, now, link));
             }
             if inputs.is_empty() {
+                inputs.extend(self.machine.may_announce().then_some(Input::Room));
                 inputs.extend(self.scan());
             }
         }
@@ -120,17 +139,25 @@ impl Source {
                 self.batches += usize::from(matches!(message, Message::Manifest(_)));
                 link.send(Side::Sender, CONTROL, &encode(&message), now);
             }
-            Action::Admit(ask) if ask.claim == Claim::Ticket(self.secret) => {
+            Action::Admit(ask) => {
                 self.session = ask.session;
-                return Some(Input::Admitted { estimate: None });
+                let admitted = match ask.claim {
+                    Claim::Ticket(secret) => secret == self.secret,
+                    Claim::Share(_) | Claim::Proposed => true,
+                };
+                return Some(if admitted { Input::Admitted { estimate: None } } else { Input::Denied });
             }
-            Action::Admit(_) => return Some(Input::Denied),
             Action::List => {
                 self.scan = Scan::Left(self.tree.iter().rev().map(|(path, node)| node.entry(path)).collect());
             }
             Action::Read(jobs) => jobs.into_iter().for_each(|job| self.read(&job, now, link)),
+            Action::Catalogue => {
+                let catalogue = catalogue(&self.tree, self.hashes_known, 1);
+                return Some(Input::Catalogued { catalogue, problems: self.problems.clone() });
+            }
             Action::Report(problem) => self.reports.push(problem),
-            Action::Settled { .. } | Action::Removed(_) => {}
+            Action::Settled { entries, .. } => self.told += entries.len(),
+            Action::Removed(paths) => self.told += paths.len(),
             Action::End(ending) => self.ending = Some(ending),
         }
         None

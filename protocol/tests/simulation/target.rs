@@ -2,7 +2,7 @@
 //! a file be seen only when all of it has come and every hash was right.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -11,13 +11,13 @@ use futures::executor::block_on;
 use ketch_protocol::{
     io::StreamKind,
     manifest::{Entry, EntryId, EntryKind},
-    message::{Ask, Frames, Run, encode},
+    message::{Ask, Counts, Frames, Message, Run, TargetView, encode},
     path::EntryPath,
     problem::{Cause, Problem},
     record::segment::Span,
     session::{
-        Ending, Receiver,
-        receiver::{Action, Answer, Input, Outcome},
+        Ending, Receiver, SessionError,
+        receiver::{Action, Agreed, Answer, Input, Outcome},
     },
 };
 
@@ -25,14 +25,25 @@ use super::{
     Side,
     incoming::{Arrived, Incoming},
     link::{CONTROL, Link},
-    tree::{Node, Tree},
+    tree::{Node, Tree, catalogue},
 };
 
 pub(crate) struct Target {
-    pub(crate) machine: Receiver,
+    /// None until a sender has proposed.
+    pub(crate) machine: Option<Receiver>,
     /// What can be seen.
     pub(crate) tree: Tree,
     pub(crate) overwrite: bool,
+    /// Whether what was not listed is removed.
+    pub(crate) remove: bool,
+    /// Nothing is written.
+    pub(crate) preview: bool,
+    /// What it says a preview would have needed.
+    pub(crate) planned_bytes: u64,
+    /// What it answers to a proposal.
+    pub(crate) view: TargetView,
+    /// The roots of an earlier session.
+    pub(crate) agreed: Option<Agreed>,
     /// What a person answers; nobody does when absent.
     pub(crate) answer: Option<Answer>,
     /// Content of large files that an earlier session left, by range.
@@ -42,7 +53,10 @@ pub(crate) struct Target {
     pub(crate) stalled: bool,
     pub(crate) ending: Option<Ending>,
     pub(crate) reports: Vec<Problem>,
+    kind: Option<StreamKind>,
     frames: Frames,
+    /// What is in the tree and was not found equal to anything of the sender, nor listed.
+    extras: BTreeSet<EntryPath>,
     streams: BTreeMap<usize, Incoming>,
     planned: BTreeMap<EntryId, Arc<Entry>>,
     announced: u64,
@@ -51,42 +65,59 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The driver, and what it says first.
-    pub(crate) fn new(ask: Ask, tree: Tree) -> (Self, Vec<Action>) {
-        let (machine, actions) = Receiver::new(ask);
-        let target = Self {
-            machine,
+    /// A driver that waits for a proposal.
+    pub(crate) fn new(tree: Tree) -> Self {
+        Self {
+            machine: None,
             tree,
             overwrite: false,
+            remove: false,
+            preview: false,
+            planned_bytes: 0,
+            view: TargetView::Comparable,
+            agreed: None,
             answer: Some(Answer::Yes),
             held: BTreeMap::new(),
             late: Vec::new(),
             stalled: false,
             ending: None,
             reports: Vec::new(),
+            kind: None,
             frames: Frames::default(),
+            extras: BTreeSet::new(),
             streams: BTreeMap::new(),
             planned: BTreeMap::new(),
             announced: 0,
             partial: BTreeMap::new(),
             digests: BTreeMap::new(),
-        };
-        (target, actions)
+        }
     }
 
-    /// Opens the control stream and says the first actions.
-    pub(crate) fn open(&mut self, actions: Vec<Action>, now: Duration, link: &mut Link) {
+    /// Opens the control stream and asks.
+    pub(crate) fn ask(&mut self, ask: Ask, now: Duration, link: &mut Link) {
         let mut kind = Vec::new();
         block_on(StreamKind::Control.write(&mut kind)).unwrap();
         link.send(Side::Receiver, CONTROL, &kind, now);
+        self.kind = Some(StreamKind::Control);
+        let begun = Receiver::new(ask);
+        self.begin(begun, now, link);
+    }
+
+    fn begin(&mut self, (machine, actions): (Receiver, Vec<Action>), now: Duration, link: &mut Link) {
+        self.machine = Some(machine);
         for action in actions {
-            assert!(self.act(action, now, link).is_none());
+            for input in self.act(action, now, link) {
+                self.handle(input, now, link);
+            }
         }
     }
 
     /// Bytes of a stream came.
-    pub(crate) fn hear(&mut self, stream: usize, bytes: &[u8], now: Duration, link: &mut Link) {
+    pub(crate) fn hear(&mut self, stream: usize, mut bytes: &[u8], now: Duration, link: &mut Link) {
         if stream == CONTROL {
+            if self.kind.is_none() {
+                self.kind = block_on(StreamKind::read(&mut bytes)).ok();
+            }
             self.frames.push(bytes);
             self.hear_messages(now, link);
         } else {
@@ -98,6 +129,10 @@ impl Target {
     fn hear_messages(&mut self, now: Duration, link: &mut Link) {
         loop {
             match self.frames.next_message() {
+                Ok(Some(Message::Propose(propose))) if self.machine.is_none() => {
+                    self.preview = propose.policy.preview;
+                    self.begin(Receiver::answer(propose), now, link);
+                }
                 Ok(Some(message)) => self.handle(Input::Message(message), now, link),
                 Ok(None) => return,
                 Err(error) => return self.handle(Input::Violation(error.into()), now, link),
@@ -106,37 +141,68 @@ impl Target {
     }
 
     pub(crate) fn handle(&mut self, input: Input, now: Duration, link: &mut Link) {
-        let mut inputs = vec![input];
-        while let Some(input) = inputs.pop() {
-            for action in self.machine.handle(input, now) {
+        if let (None, Input::Lost(detail)) = (&self.machine, &input) {
+            let lost = SessionError::Lost { awaited: "propose", detail: detail.clone() };
+            self.ending = Some(Ending::Failed(lost));
+        }
+        let mut inputs = VecDeque::from([input]);
+        while let (Some(machine), Some(input)) = (&mut self.machine, inputs.pop_front()) {
+            for action in machine.handle(input, now) {
                 inputs.extend(self.act(action, now, link));
             }
         }
     }
 
-    fn act(&mut self, action: Action, now: Duration, link: &mut Link) -> Option<Input> {
+    fn act(&mut self, action: Action, now: Duration, link: &mut Link) -> Vec<Input> {
         assert_eq!(self.ending, None, "{action:?} follows the end");
         match action {
             Action::Send(message) => link.send(Side::Receiver, CONTROL, &encode(&message), now),
-            Action::Admit(_) => unreachable!("nobody proposes here"),
+            Action::Admit(_) => return vec![Input::Admitted { target: self.view }],
+            Action::Catalogue => {
+                let catalogue = catalogue(&self.tree, true, 2);
+                return vec![Input::Catalogued { catalogue, agreed: self.agreed }];
+            }
+            Action::Compared => self.note_extras(),
             Action::Offered(_) => {}
-            Action::Consult { .. } => return self.answer.map(Input::Consent),
+            Action::Consult { .. } => return self.answer.map(Input::Consent).into_iter().collect(),
             Action::Plan { first, entries } => {
                 let outcomes = entries.into_iter().zip(first.0..).filter_map(|(entry, id)| {
                     self.announced = id + 1;
                     self.plan(EntryId(id), entry).map(|outcome| (EntryId(id), outcome))
                 });
                 let outcomes: Vec<_> = outcomes.collect();
-                return (!self.stalled).then_some(Input::Outcomes(outcomes));
+                return if self.stalled { Vec::new() } else { vec![Input::Outcomes(outcomes)] };
             }
-            Action::Finish => return Some(Input::Finished { late: std::mem::take(&mut self.late) }),
+            Action::Finish => return self.finish(),
             Action::Report(problem) => self.reports.push(problem),
             Action::End(ending) => self.ending = Some(ending),
         }
-        None
+        Vec::new()
+    }
+
+    fn note_extras(&mut self) {
+        let narrowing = self.machine.as_mut().and_then(Receiver::take_narrowing);
+        let unmatched = narrowing.iter().flat_map(|narrowing| narrowing.unmatched_entries());
+        self.extras = unmatched.map(|entry| entry.path).collect();
+    }
+
+    /// Removes what was not listed, children first.
+    fn finish(&mut self) -> Vec<Input> {
+        let extras = std::mem::take(&mut self.extras);
+        let gone: Vec<EntryPath> = extras.into_iter().rev().filter(|_| self.remove).collect();
+        if !self.preview {
+            gone.iter().for_each(|path| drop(self.tree.remove(path)));
+        }
+        let planned = Input::Planned { bytes: self.planned_bytes };
+        vec![Input::Removed(gone), planned, Input::Finished { late: std::mem::take(&mut self.late) }]
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.machine.as_ref().map(Receiver::counts).unwrap_or_default()
     }
 
     fn plan(&mut self, id: EntryId, entry: Arc<Entry>) -> Option<Outcome> {
+        self.extras.remove(&entry.path);
         let there = self.tree.get(&entry.path).cloned();
         let wanted = match &entry.kind {
             EntryKind::Directory => Node::Directory,
@@ -154,9 +220,18 @@ impl Target {
 
     fn plan_content(&mut self, id: EntryId, entry: Arc<Entry>, there: Option<Node>) -> Outcome {
         let size = entry.size();
+        let equal = there
+            .as_ref()
+            .is_some_and(|node| entry.hash.is_some() && node.hashed_entry(&entry.path).hash == entry.hash);
+        if equal {
+            return Outcome::Kept;
+        }
+        if self.preview {
+            return if there.is_some() { Outcome::Updated } else { Outcome::Created };
+        }
         self.planned.insert(id, Arc::clone(&entry));
         match there {
-            Some(Node::File(content)) if content.len() as u64 == size => {
+            Some(Node::File(content)) if content.len() as u64 == size && entry.hash.is_none() => {
                 self.digests.insert(id, (0..Span::count(size)).collect());
                 Outcome::Digest
             }
@@ -237,6 +312,9 @@ impl Target {
 
     /// Lets something be seen.
     fn put(&mut self, entry: &Entry, node: Node) -> Outcome {
+        if self.preview {
+            return if self.tree.contains_key(&entry.path) { Outcome::Updated } else { Outcome::Created };
+        }
         match self.tree.insert(entry.path.clone(), node) {
             Some(_) => Outcome::Updated,
             None => Outcome::Created,

@@ -1,8 +1,10 @@
 //! A tree in memory: what the source holds, and what is visible in the target.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ketch_protocol::{
+    difference::{Catalogue, CatalogueBuilder},
+    hash::Hasher,
     manifest::{Entry, EntryKind, Timestamp},
     path::EntryPath,
 };
@@ -26,6 +28,28 @@ impl Node {
         };
         Entry::new(path.clone(), kind, 0o755, Timestamp::default())
     }
+
+    /// Its entry with the hash of its content.
+    pub(crate) fn hashed_entry(&self, path: &EntryPath) -> Entry {
+        let hash = match self {
+            Self::File(content) => {
+                let mut hasher = Hasher::whole();
+                hasher.update(content);
+                Some(hasher.finish())
+            }
+            Self::Directory | Self::Link(_) => None,
+        };
+        Entry { hash, ..self.entry(path) }
+    }
+}
+
+/// The catalogue of a tree in which the hashes of files are known or not.
+pub(crate) fn catalogue(tree: &Tree, hashes_known: bool, salt: u8) -> Arc<Catalogue> {
+    let mut builder = CatalogueBuilder::new([salt; 16]);
+    for (path, node) in tree {
+        builder.push(&if hashes_known { node.hashed_entry(path) } else { node.entry(path) });
+    }
+    Arc::new(builder.finish())
 }
 
 pub(crate) fn path(name: &str) -> EntryPath {

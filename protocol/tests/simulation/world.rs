@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Claim, Consent, Counts, Secret, Selection, SessionId, TargetView},
+    message::{
+        Ask, Claim, Consent, Counts, Place, Policy, Propose, Removal, Secret, Selection, SessionId,
+        ShareName, TargetView,
+    },
     session::{Ending, TICK, receiver, sender},
 };
 
@@ -28,7 +31,13 @@ pub(crate) struct World {
     pub(crate) source: Source,
     pub(crate) target: Target,
     next_tick: Duration,
-    first_actions: Vec<receiver::Action>,
+    first: Option<First>,
+}
+
+/// How a session begins.
+enum First {
+    Ask(Ask),
+    Propose(Propose),
 }
 
 pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
@@ -43,18 +52,45 @@ pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
     }
 }
 
+fn share() -> Place {
+    Place { share: ShareName::parse("photos").unwrap(), path: None }
+}
+
 impl World {
     /// A source with `tree`, a target with nothing, a link without a bandwidth.
     pub(crate) fn new(tree: Tree, consent: Consent, view: TargetView) -> Self {
-        let (target, first_actions) = Target::new(ask(consent, view), Tree::new());
         Self {
             now: Duration::ZERO,
             link: Link::new(LATENCY),
             source: Source::new(tree, Secret::from_bytes([7; 16])),
-            target,
+            target: Target::new(Tree::new()),
             next_tick: TICK,
-            first_actions,
+            first: Some(First::Ask(ask(consent, view))),
         }
+    }
+
+    /// A receiver that makes its tree the same as that of a share, and removes what is too much.
+    pub(crate) fn pull(tree: Tree, there: Tree) -> Self {
+        let mut world = Self::new(tree, Consent::Given, TargetView::Comparable);
+        let claim = Claim::Share(share());
+        world.first = Some(First::Ask(Ask { claim, ..ask(Consent::Given, TargetView::Comparable) }));
+        world.target.tree = there;
+        (world.target.overwrite, world.target.remove) = (true, true);
+        world
+    }
+
+    /// A sender that makes a share the same as its tree likewise.
+    pub(crate) fn push(tree: Tree, there: Tree, policy: Policy) -> Self {
+        let mut world = Self::pull(tree, there);
+        world.target.remove = policy.removal != Removal::Nothing;
+        world.first = Some(First::Propose(Propose {
+            version: VERSION,
+            session: SessionId([5; 16]),
+            place: share(),
+            selection: Selection::default(),
+            policy,
+        }));
+        world
     }
 
     /// A fresh copy that needs no question.
@@ -78,9 +114,10 @@ impl World {
 
     /// Runs until both sides have ended or the time has come.
     pub(crate) fn run_until(&mut self, end: Duration) {
-        let first = std::mem::take(&mut self.first_actions);
-        if !first.is_empty() {
-            self.target.open(first, self.now, &mut self.link);
+        match self.first.take() {
+            Some(First::Ask(ask)) => self.target.ask(ask, self.now, &mut self.link),
+            Some(First::Propose(propose)) => self.source.propose(propose, self.now, &mut self.link),
+            None => {}
         }
         while self.now < end && (self.source.ending.is_none() || self.target.ending.is_none()) {
             self.deliver();
@@ -134,6 +171,7 @@ impl World {
         };
         assert_eq!(sent, stored);
         assert_eq!(sent.sent + sent.kept + sent.skipped + sent.failed, sent.listed);
+        assert!(sent.listed >= self.source.tree.len() as u64, "{sent:?}");
     }
 
     /// The account of the sender, which equals the receiver's once both have completed.

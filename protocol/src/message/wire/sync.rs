@@ -4,9 +4,10 @@ use prost::Message as ProstMessage;
 
 use super::{WireRun, WireTotals, check_count, runs_from_wire, runs_to_wire, session_from_wire};
 use crate::{
+    difference::RangeHash,
     message::{
         Compression, Durability, Equality, Expand, Hashes, List, MessageError, Nodes, Place, Policy, Propose,
-        RangeHash, Removal, RemovalLimit, Root, Rules, Run, Selection, ShareName, Totals,
+        Removal, RemovalLimit, Root, Rules, Run, Selection, ShareName, Totals,
     },
     path::EntryPath,
 };

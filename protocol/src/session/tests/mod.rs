@@ -1,18 +1,21 @@
 //! The two machines by themselves: every state, every message, every input.
 
+mod comparing;
 mod receiver;
 mod sender;
 mod table;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
+    difference::{Catalogue, CatalogueBuilder, RangeHash},
+    hash::ContentHash,
     limits::VERSION,
     manifest::{Entry, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Consent, Expand, List, Nodes, Offer, Place, Policy, Propose, RangeHash, Root, Run,
-        Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want,
+        Ask, Batch, Claim, Consent, Expand, List, Nodes, Offer, Place, Policy, Propose, Root, Run, Secret,
+        Selection, SessionId, Settled, ShareName, TargetView, Totals, Want,
     },
     problem::{Cause, Problem},
 };
@@ -111,4 +114,20 @@ fn every_message() -> [Message; 16] {
         Message::Nodes(Nodes { level: 0, first: 0, hashes: vec![RangeHash([3; 16])] }),
         Message::List(List { leaves: runs(0, 1), complete: true }),
     ]
+}
+
+/// A catalogue of `count` files with numbers for names, and with hashes.
+fn numbered_catalogue(count: usize) -> Arc<Catalogue> {
+    catalogue(&(0..count).map(|index| hashed(&format!("{index:06}"), 7)).collect::<Vec<_>>())
+}
+
+fn catalogue(entries: &[Entry]) -> Arc<Catalogue> {
+    let mut builder = CatalogueBuilder::new([9; 16]);
+    entries.iter().for_each(|entry| builder.push(entry));
+    Arc::new(builder.finish())
+}
+
+/// A file whose content is known by one byte of its hash.
+fn hashed(name: &str, content: u8) -> Entry {
+    Entry { hash: Some(ContentHash([content; 32])), ..file(name) }
 }
