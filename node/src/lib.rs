@@ -1,9 +1,10 @@
 //! The node: it meets peers and moves file trees between them.
 //!
-//! [`swarm`] holds connections, [`tree`] the files, [`trust`] who may have what, and [`transfer`] joins them
-//! into sessions. The command line is the first user of this library.
+//! [`swarm`] holds connections, [`tree`] the files, [`index`] what is known of them, [`trust`] who may have
+//! what, and [`transfer`] joins them into sessions. The command line is the first user of this library.
 
 pub mod identity;
+pub mod index;
 pub mod state;
 pub mod swarm;
 pub mod transfer;

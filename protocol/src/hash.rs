@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use blake3::hazmat::HasherExt as _;
+use blake3::hazmat::{HasherExt as _, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 
 use crate::limits::RANGE_BYTES;
 
@@ -81,10 +81,35 @@ impl Hasher {
     }
 }
 
+/// The hash of a file of `size` bytes whose ranges have these hashes, in order.
+///
+/// # Panics
+/// When these are not the ranges of a file of that size, or it has one range only.
+pub fn merge_ranges(ranges: &[ContentHash], size: u64) -> ContentHash {
+    assert_eq!(ranges.len() as u64, size.div_ceil(RANGE_BYTES), "ranges of a file of {size} bytes");
+    assert!(ranges.len() > 1, "a file of one range has no chaining value");
+    let (left, right) = merge_halves(ranges, size);
+    ContentHash(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes())
+}
+
+/// The chaining values of the two subtrees below the top of a part of a file.
+fn merge_halves(ranges: &[ContentHash], size: u64) -> ([u8; 32], [u8; 32]) {
+    // The largest power of two below the size, so whole ranges.
+    let left_size = left_subtree_len(size);
+    let (left, right) = ranges.split_at(usize::try_from(left_size / RANGE_BYTES).unwrap_or(usize::MAX));
+    (chaining_value(left, left_size), chaining_value(right, size - left_size))
+}
+
+fn chaining_value(ranges: &[ContentHash], size: u64) -> [u8; 32] {
+    if let [range] = ranges {
+        return range.0;
+    }
+    let (left, right) = merge_halves(ranges, size);
+    merge_subtrees_non_root(&left, &right, Mode::Hash)
+}
+
 #[cfg(test)]
 mod tests {
-    use blake3::hazmat::{Mode, merge_subtrees_root};
-
     use super::*;
 
     #[test]
@@ -98,15 +123,28 @@ mod tests {
     }
 
     #[test]
-    fn two_ranges_merge_into_the_hash_of_the_file() {
-        let content: Vec<u8> = (0..RANGE_BYTES + 5).map(|index| (index % 251) as u8).collect();
-        let (first, second) = content.split_at(RANGE_BYTES as usize);
-        let mut left = Hasher::range(0);
-        left.update(first);
-        let mut right = Hasher::range(RANGE_BYTES);
-        right.update(second);
-        let merged = merge_subtrees_root(&left.finish().0, &right.finish().0, Mode::Hash);
-        assert_eq!(merged, blake3::hash(&content));
+    fn ranges_merge_into_the_hash_of_the_file() {
+        let content: Vec<u8> = (0..9 * RANGE_BYTES).map(|index| (index % 251) as u8).collect();
+        for (count, last) in [(2, 1), (2, RANGE_BYTES), (3, 1_024), (4, RANGE_BYTES), (5, 5), (9, 1_025)] {
+            let size = (count - 1) * RANGE_BYTES + last;
+            let content = &content[..size as usize];
+            let ranges: Vec<ContentHash> = (0..)
+                .step_by(RANGE_BYTES as usize)
+                .zip(content.chunks(RANGE_BYTES as usize))
+                .map(|(offset, bytes)| {
+                    let mut hasher = Hasher::range(offset);
+                    hasher.update(bytes);
+                    hasher.finish()
+                })
+                .collect();
+            assert_eq!(merge_ranges(&ranges, size).0, *blake3::hash(content).as_bytes(), "{size} bytes");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "ranges of a file of 1048577 bytes")]
+    fn a_missing_range_is_not_merged_over() {
+        merge_ranges(&[ContentHash([0; 32])], RANGE_BYTES + 1);
     }
 
     #[test]

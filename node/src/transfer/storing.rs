@@ -190,9 +190,9 @@ impl Storing {
             Current::Whole { id, entry, hasher, file } => {
                 check_hash(&entry, hash, hasher.finish()).map_err(|problem| Failure::Entry(id, problem))?;
                 match file.commit() {
-                    Ok(fate) => {
+                    Ok(stored) => {
                         self.store.registry.settle(id);
-                        Ok(Some((id, fate.into())))
+                        Ok(Some((id, stored.fate.into())))
                     }
                     Err(trouble) => self.not_named(id, entry, trouble),
                 }
@@ -222,9 +222,9 @@ impl Storing {
         if !incoming.is_last_stored() {
             return Ok(None);
         }
-        let fate = incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
+        let stored = incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
         self.store.registry.settle(id);
-        Ok(Some((id, fate.into())))
+        Ok(Some((id, stored.fate.into())))
     }
 
     fn aborted(&mut self, cause: Cause, detail: String) -> Taken {

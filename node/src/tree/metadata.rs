@@ -12,6 +12,7 @@ use rustix::{
 };
 
 use super::attributes;
+use crate::index::StatKey;
 
 /// What may be set on a target: setuid, setgid and sticky are dropped, since they would act with the rights
 /// of whoever receives.
@@ -32,14 +33,25 @@ pub(super) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or_default()
 }
 
-/// Permission bits with setuid, setgid and sticky.
-pub(super) fn mode(stat: &Stat) -> u32 {
-    stat.st_mode & 0o7777
+/// What tells its state from another without reading it.
+pub(super) fn stat_key(stat: &Stat) -> StatKey {
+    StatKey { size: size(stat), mtime: mtime(stat), ctime: ctime(stat), inode: stat.st_ino }
+}
+
+/// How many names it has.
+#[allow(clippy::useless_conversion, reason = "its type differs between systems")]
+pub(super) fn names(stat: &Stat) -> u64 {
+    u64::from(stat.st_nlink)
 }
 
 /// Who owns it.
 pub(super) fn owner(stat: &Stat) -> Owner {
     Owner { user: stat.st_uid, group: stat.st_gid }
+}
+
+/// Permission bits with setuid, setgid and sticky.
+pub(super) fn mode(stat: &Stat) -> u32 {
+    stat.st_mode & 0o7777
 }
 
 /// What is set beside mode and times.

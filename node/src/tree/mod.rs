@@ -5,12 +5,14 @@
 //! handle without following a symlink, so that whoever changes the tree meanwhile, or names its paths, can
 //! not lead a read or a write out of it.
 //!
-//! A sender opens a [`Source`], lists it with [`Source::scan`] and reads with [`Source::open_file`]. A
+//! A sender opens a [`Source`], lists it with [`Source::scan`] or [`Source::list`] and reads with
+//! [`Source::open_file`]. A
 //! receiver opens a [`Target`], asks [`Target::plan`] about every entry in manifest order, stores content by
 //! [`Target::create`] or [`Target::partial`] on any thread, and ends with [`Target::finish`] and
 //! [`Target::sync`]. Dropping any of these at any time is safe: a file under its final name is always whole.
 
 mod attributes;
+mod filter;
 mod handles;
 mod metadata;
 mod platform;
@@ -18,12 +20,13 @@ mod scan;
 mod source;
 mod target;
 
-pub use scan::{Found, Scan};
+pub use filter::{Filter, FilterError, excluding, including, rules_in};
+pub use scan::{Found, Listing, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{
     Approved, Decision, Durability, Existing, Extras, Handling, Link, NewFile, NewTrash, Options, Over, Own,
-    Partial, Plan, Skip, Target, TargetError, TooMany, TrashError, Trouble, UndoError, Undone, Unfinished,
-    decide, undo,
+    Partial, Plan, Skip, Stored, Target, TargetError, TooMany, TrashError, Trouble, UndoError, Undone,
+    Unfinished, decide, undo,
 };
 
 /// The one folder that holds what is not yet complete, at the top of each file system of a target. It is

@@ -1,30 +1,54 @@
 //! Lists a source, sorted, with one directory's names in memory at a time per level.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map},
+    os::fd::OwnedFd,
+    sync::Arc,
+};
 
 use ketch_protocol::{
+    hash::ContentHash,
     limits::LINK_TARGET_BYTES,
-    manifest::{Entry, EntryKind},
-    path::{EntryPath, escape},
+    manifest::{Entry, EntryKind, Timestamp},
+    path::{EntryPath, PathError, escape},
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{AtFlags, Dir, FileType, readlinkat, statat},
+    fs::{AtFlags, Dir, FileType, Stat, readlinkat, statat},
     io::Errno,
 };
 
 use super::{
-    PRIVATE_FOLDER, metadata,
+    PRIVATE_FOLDER, attributes,
+    filter::Filter,
+    metadata,
     source::{Source, read_cause},
 };
+use crate::index::Reader;
 
 /// What a scan comes upon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// An entry of the manifest.
     Entry(Entry),
-    /// Something that can't be an entry, or a directory whose content can't be listed.
+    /// Something that can't be an entry, a directory whose content can't be listed, or an entry (found just
+    /// before) whose attributes can't be carried.
     Problem(Problem),
+}
+
+/// What is listed, and what beside the kind, size, mode and mtime of each entry.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// What takes part.
+    pub filter: Filter,
+    /// Gives files the hashes that are known; without it none have one.
+    pub known: Option<Reader>,
+    /// Whether further names of a file are listed as hard links.
+    pub hard_links: bool,
+    /// Whether owners are.
+    pub owner: bool,
+    /// Whether extended attributes are.
+    pub attributes: bool,
 }
 
 /// A walk through a source in the order of [`EntryPath`]: a directory, then everything below it. Entries of
@@ -34,16 +58,27 @@ pub struct Scan {
     source: Source,
     /// The operands still to come, last first.
     operands: Vec<EntryPath>,
-    /// The directories being listed, from the operand down.
+    /// The directories being listed, from the top down.
     levels: Vec<Level>,
     /// A directory that was just listed and whose content comes next.
     entered: Option<EntryPath>,
+    look: Look,
+}
+
+/// Looks at one name after another.
+#[derive(Debug)]
+struct Look {
+    listing: Listing,
+    links: Links,
+    /// What else there is to say about the last entry.
+    problem: Option<Problem>,
 }
 
 /// One directory being listed.
 #[derive(Debug)]
 struct Level {
-    path: EntryPath,
+    /// `None` of the root.
+    path: Option<EntryPath>,
     names: Names,
     /// Kept while its own entries are listed, dropped while those below are, so that a deep tree does not
     /// take a descriptor a level.
@@ -51,63 +86,82 @@ struct Level {
 }
 
 impl Scan {
-    pub(super) fn new(source: Source) -> Self {
+    /// Of a root, [`Scan::enter_root`] comes next.
+    pub(super) fn new(source: Source, listing: Listing) -> Self {
         let operands = source.names().rev().cloned().collect();
-        Self { source, operands, levels: Vec::new(), entered: None }
+        let look = Look { listing, links: Links::default(), problem: None };
+        Self { source, operands, levels: Vec::new(), entered: None, look }
+    }
+
+    /// Reads the names of the root, if the source is one.
+    pub(super) fn enter_root(&mut self) -> Result<(), Errno> {
+        if self.source.is_root() {
+            let names = Names::read(&self.source.open_directory(None)?)?;
+            self.levels.push(Level { path: None, names, handle: None });
+        }
+        Ok(())
+    }
+
+    /// The reader of its listing, after the scan.
+    pub fn into_known(self) -> Option<Reader> {
+        self.look.listing.known
     }
 
     /// Reads the names of a directory; a problem of the directory when it can't be read.
-    fn enter(&mut self, path: EntryPath) -> Option<Problem> {
+    fn enter(&mut self, path: EntryPath) -> Option<Found> {
         if let Some(above) = self.levels.last_mut() {
             above.handle = None;
         }
-        match self.source.open_directory(&path).and_then(|directory| Names::read(&directory)) {
+        match self.source.open_directory(Some(&path)).and_then(|directory| Names::read(&directory)) {
             Ok(names) => {
-                self.levels.push(Level { path, names, handle: None });
+                self.levels.push(Level { path: Some(path), names, handle: None });
                 None
             }
-            Err(error) => Some(Problem::new(path, read_cause(error), format_args!("listing it: {error}"))),
+            Err(error) => Some(problem(&path, read_cause(error), format_args!("listing it: {error}"))),
         }
     }
 
-    /// The next name of the directory being listed; `None` when it has no more.
+    /// What the next name of the directory being listed stands for; `None` when that takes no part, or there
+    /// is no further name.
     fn next_below(&mut self) -> Option<Found> {
         let level = self.levels.last_mut()?;
         let Some(name) = level.names.pop() else {
             self.levels.pop();
             return None;
         };
-        let path = match level.path.join(name) {
+        let path = match join(level.path.as_ref(), name) {
             Ok(path) => path,
             Err(error) => {
+                // A name in the root is within the limits of any file system, and so of a path.
+                let above = level.path.as_ref()?;
                 let detail = format_args!("\"{}\" in it: {error}", escape(name));
-                return Some(problem(&level.path, Cause::Unrepresentable, detail));
+                return Some(problem(above, Cause::Unrepresentable, detail));
             }
         };
         let found = match level.directory(&self.source) {
-            Ok(directory) => look(directory, path.leaf(), path.clone()),
+            Ok(directory) => self.look.at(directory, path.leaf(), &path),
             Err(error) => Err(error),
         };
-        Some(self.keep(path, found))
+        self.keep(path, found)
     }
 
-    fn next_operand(&mut self) -> Option<Found> {
+    /// What the next operand is; nothing after the last.
+    fn next_operand(&mut self) -> Option<Option<Found>> {
         let path = self.operands.pop()?;
-        let found = self.source.beneath(&path, |parent, leaf| look(parent, leaf, path.clone()));
+        let found = self.source.beneath(&path, |parent, leaf| self.look.at(parent, leaf, &path));
         Some(self.keep(path, found))
     }
 
     /// Remembers a directory that was found.
-    fn keep(&mut self, path: EntryPath, found: Result<Found, Errno>) -> Found {
+    fn keep(&mut self, path: EntryPath, found: Result<Option<Found>, Errno>) -> Option<Found> {
         match found {
-            Ok(Found::Entry(entry)) => {
-                if entry.kind == EntryKind::Directory {
+            Ok(found) => {
+                if let Some(Found::Entry(Entry { kind: EntryKind::Directory, .. })) = &found {
                     self.entered = Some(path);
                 }
-                Found::Entry(entry)
+                found
             }
-            Ok(Found::Problem(problem)) => Found::Problem(problem),
-            Err(error) => problem(&path, read_cause(error), format_args!("looking at it: {error}")),
+            Err(error) => Some(problem(&path, read_cause(error), format_args!("looking at it: {error}"))),
         }
     }
 }
@@ -116,15 +170,20 @@ impl Iterator for Scan {
     type Item = Found;
 
     fn next(&mut self) -> Option<Found> {
-        if let Some(problem) = self.entered.take().and_then(|path| self.enter(path)) {
-            return Some(Found::Problem(problem));
-        }
-        while !self.levels.is_empty() {
-            if let Some(found) = self.next_below() {
-                return Some(found);
+        loop {
+            let found = if let Some(problem) = self.look.problem.take() {
+                Some(Found::Problem(problem))
+            } else if let Some(path) = self.entered.take() {
+                self.enter(path)
+            } else if self.levels.is_empty() {
+                self.next_operand()?
+            } else {
+                self.next_below()
+            };
+            if found.is_some() {
+                return found;
             }
         }
-        self.next_operand()
     }
 }
 
@@ -132,38 +191,122 @@ impl Level {
     fn directory(&mut self, source: &Source) -> Result<&OwnedFd, Errno> {
         match &mut self.handle {
             Some(handle) => Ok(handle),
-            empty => Ok(empty.insert(source.directory(self.path.as_bytes())?)),
+            empty => {
+                let path = self.path.as_ref().map_or(&[][..], EntryPath::as_bytes);
+                Ok(empty.insert(source.directory(path)?))
+            }
         }
     }
+}
+
+fn join(above: Option<&EntryPath>, name: &[u8]) -> Result<EntryPath, PathError> {
+    above.map_or_else(|| EntryPath::parse(name), |above| above.join(name))
 }
 
 fn problem(path: &EntryPath, cause: Cause, detail: impl std::fmt::Display) -> Found {
     Found::Problem(Problem::new(path.clone(), cause, detail))
 }
 
-/// What `leaf` in `directory` is, to be listed as `path`.
-fn look(directory: &OwnedFd, leaf: &[u8], path: EntryPath) -> Result<Found, Errno> {
-    let stat = statat(directory, leaf, AtFlags::SYMLINK_NOFOLLOW)?;
-    let entry = |kind, mode| Found::Entry(Entry::new(path.clone(), kind, mode, metadata::mtime(&stat)));
-    Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {
-            entry(EntryKind::File { size: metadata::size(&stat) }, metadata::mode(&stat))
+impl Look {
+    /// What `leaf` in `directory` is, to be listed as `path`; `None` when it takes no part.
+    fn at(&mut self, directory: &OwnedFd, leaf: &[u8], path: &EntryPath) -> Result<Option<Found>, Errno> {
+        let stat = statat(directory, leaf, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if self.listing.filter.leaves_out(path, kind == FileType::Directory) {
+            return Ok(None);
         }
-        FileType::Directory => entry(EntryKind::Directory, metadata::mode(&stat)),
-        FileType::Symlink => {
-            let target = readlinkat(directory, leaf, Vec::new())?.into_bytes();
-            if target.is_empty() || target.len() > LINK_TARGET_BYTES {
-                let detail = format_args!("its target has {} bytes", target.len());
-                return Ok(problem(&path, Cause::Unrepresentable, detail));
+        let special = |name| Ok(Some(problem(path, Cause::Special, name)));
+        let mut entry = match kind {
+            FileType::RegularFile => match self.first_name(&stat, path) {
+                Some(target) => return Ok(Some(Found::Entry(hard_link(path, target)))),
+                None => self.file(&stat, path),
+            },
+            FileType::Directory => entry(path, EntryKind::Directory, metadata::mode(&stat), &stat),
+            FileType::Symlink => {
+                let target = readlinkat(directory, leaf, Vec::new())?.into_bytes();
+                if target.is_empty() || target.len() > LINK_TARGET_BYTES {
+                    let detail = format_args!("its target has {} bytes", target.len());
+                    return Ok(Some(problem(path, Cause::Unrepresentable, detail)));
+                }
+                entry(path, EntryKind::Symlink { target: target.into() }, 0, &stat)
             }
-            entry(EntryKind::Symlink { target: target.into() }, 0)
+            FileType::Fifo => return special("a FIFO"),
+            FileType::Socket => return special("a socket"),
+            FileType::CharacterDevice => return special("a character device"),
+            FileType::BlockDevice => return special("a block device"),
+            FileType::Unknown => return special("of unknown kind"),
+        };
+        if self.listing.owner {
+            entry.owner = Some(metadata::owner(&stat));
         }
-        FileType::Fifo => problem(&path, Cause::Special, "a FIFO"),
-        FileType::Socket => problem(&path, Cause::Special, "a socket"),
-        FileType::CharacterDevice => problem(&path, Cause::Special, "a character device"),
-        FileType::BlockDevice => problem(&path, Cause::Special, "a block device"),
-        FileType::Unknown => problem(&path, Cause::Special, "of unknown kind"),
-    })
+        if self.listing.attributes && kind != FileType::Symlink {
+            self.add_attributes(&mut entry, directory, leaf);
+        }
+        Ok(Some(Found::Entry(entry)))
+    }
+
+    fn file(&mut self, stat: &Stat, path: &EntryPath) -> Entry {
+        let size = metadata::size(stat);
+        let mut entry = entry(path, EntryKind::File { size }, metadata::mode(stat), stat);
+        entry.hash = self.listing.known.as_mut().and_then(|known| match size {
+            0 => Some(ContentHash::of_nothing()),
+            _ => known.hash_of(path, &metadata::stat_key(stat)),
+        });
+        entry
+    }
+
+    /// The name under which a file was listed already, where hard links are.
+    fn first_name(&mut self, stat: &Stat, path: &EntryPath) -> Option<EntryPath> {
+        if self.listing.hard_links { self.links.first_name(stat, path) } else { None }
+    }
+
+    fn add_attributes(&mut self, entry: &mut Entry, directory: &OwnedFd, leaf: &[u8]) {
+        match attributes::read(directory, leaf) {
+            Ok(attributes) => entry.attributes = attributes,
+            Err(why) => self.problem = Some(Problem::new(entry.path.clone(), Cause::Metadata, why)),
+        }
+    }
+}
+
+fn entry(path: &EntryPath, kind: EntryKind, mode: u32, stat: &Stat) -> Entry {
+    Entry::new(path.clone(), kind, mode, metadata::mtime(stat))
+}
+
+/// Mode, times and all else are said by the first name.
+fn hard_link(path: &EntryPath, target: EntryPath) -> Entry {
+    Entry::new(path.clone(), EntryKind::HardLink { target }, 0, Timestamp::default())
+}
+
+/// The first names of files that have further ones still to come.
+#[derive(Debug, Default)]
+struct Links(HashMap<(u64, u64), First>);
+
+#[derive(Debug)]
+struct First {
+    name: EntryPath,
+    /// Names that were not met yet; some may lie outside the tree.
+    missing: u64,
+}
+
+impl Links {
+    /// The name under which the file was met before; now it is met as `path`.
+    fn first_name(&mut self, stat: &Stat, path: &EntryPath) -> Option<EntryPath> {
+        let names = metadata::names(stat);
+        if names < 2 {
+            return None;
+        }
+        match self.0.entry((stat.st_dev, stat.st_ino)) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(First { name: path.clone(), missing: names - 1 });
+                None
+            }
+            hash_map::Entry::Occupied(mut occupied) => {
+                let first = occupied.get_mut();
+                first.missing = first.missing.saturating_sub(1);
+                if first.missing > 0 { Some(first.name.clone()) } else { Some(occupied.remove().name) }
+            }
+        }
+    }
 }
 
 /// The sorted names of one directory, packed: a name costs its bytes and 10 more, so that a million of them

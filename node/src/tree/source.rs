@@ -1,6 +1,7 @@
-//! The tree that is sent: its operands, held by handle, and the files in it.
+//! A tree that is read: its operands or its root, held by handle, and the files in it.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io,
     os::{
@@ -12,12 +13,12 @@ use std::{
 };
 
 use ketch_protocol::{
-    manifest::{Entry, Timestamp},
+    manifest::Entry,
     path::{EntryPath, PathError, escape},
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, statat},
+    fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, open, openat, statat},
     io::Errno,
 };
 
@@ -26,20 +27,29 @@ use super::{
     handles::Handles,
     metadata,
     platform::{self, HANDLE},
-    scan::Scan,
+    scan::{Listing, Scan},
 };
+use crate::index::{self, Root, RootIdentity, Seen};
 
-/// The files and directories that the user offers, each listed below its own leaf name. Cheap to clone; all
-/// clones share their handles.
+/// A tree to read: the files and directories that the user offers, each listed below its own leaf name, or
+/// the content of one directory. Cheap to clone; all clones share their handles.
 #[derive(Debug, Clone)]
 pub struct Source(Arc<Held>);
 
 #[derive(Debug)]
 struct Held {
-    /// Sorted by name.
-    operands: Vec<Operand>,
+    top: Top,
     /// By entry path.
     directories: Handles<OwnedFd>,
+}
+
+/// What the first components of entries are names of.
+#[derive(Debug)]
+enum Top {
+    /// Arguments, sorted by name.
+    Operands(Vec<Operand>),
+    /// What lies in this directory.
+    Root { handle: OwnedFd, path: PathBuf },
 }
 
 /// One argument. It is held by the directory it lies in, so that many files of one directory take one
@@ -73,6 +83,12 @@ pub enum SourceError {
     /// A FIFO, a socket or a device.
     #[error("\"{}\" is neither a file nor a directory", shown(path))]
     Special {
+        /// The argument.
+        path: PathBuf,
+    },
+    /// A tree was asked for and something else is there.
+    #[error("\"{}\" is not a directory", shown(path))]
+    NotADirectory {
         /// The argument.
         path: PathBuf,
     },
@@ -118,13 +134,53 @@ impl Source {
         {
             return Err(SourceError::Duplicate { first: (*first).clone(), second: (*second).clone() });
         }
-        let operands = opened.into_iter().map(|(operand, _)| operand).collect();
-        Ok(Self(Arc::new(Held { operands, directories: Handles::new() })))
+        Ok(Self::holding(Top::Operands(opened.into_iter().map(|(operand, _)| operand).collect())))
     }
 
-    /// Lists the tree as it is now, in the order of [`EntryPath`].
+    /// Takes hold of the directory at `path`, symlinks followed. Its entries are named relative to it, and
+    /// it is none itself.
+    pub fn open_root(path: &Path) -> Result<Self, SourceError> {
+        let unreachable = |source: io::Error| SourceError::Unreachable { path: path.into(), source };
+        let resolved = fs::canonicalize(path).map_err(unreachable)?;
+        let handle = open(&resolved, LISTABLE, Mode::empty()).map_err(|error| root_error(path, error))?;
+        Ok(Self::holding(Top::Root { handle, path: resolved }))
+    }
+
+    /// Takes hold of the directory at `below` in this one, no symlink followed. Only of an opened root.
+    pub fn open_below(&self, below: &EntryPath) -> Result<Self, SourceError> {
+        let above = self.root_path().unwrap_or(Path::new(""));
+        let path = above.join(OsStr::from_bytes(below.as_bytes()));
+        match self.open_directory(Some(below)) {
+            Ok(handle) => Ok(Self::holding(Top::Root { handle, path })),
+            Err(error) => Err(root_error(&path, error)),
+        }
+    }
+
+    fn holding(top: Top) -> Self {
+        Self(Arc::new(Held { top, directories: Handles::new() }))
+    }
+
+    /// Lists the tree as it is now, in the order of [`EntryPath`]: every entry by its kind, size, mode and
+    /// mtime.
     pub fn scan(&self) -> Scan {
-        Scan::new(self.clone())
+        Scan::new(self.clone(), Listing::default())
+    }
+
+    /// Lists the tree as it is now, in the order of [`EntryPath`], as `listing` wants it. An error when the
+    /// root can't be listed: such a tree must not pass for an empty one.
+    pub fn list(&self, listing: Listing) -> Result<Scan, SourceError> {
+        let mut scan = Scan::new(self.clone(), listing);
+        scan.enter_root().map_err(|error| root_error(self.root_path().unwrap_or(Path::new("")), error))?;
+        Ok(scan)
+    }
+
+    /// Which directory it is; `None` of operands.
+    pub fn root(&self) -> Result<Option<Root>, SourceError> {
+        let Top::Root { handle, path } = &self.0.top else { return Ok(None) };
+        let seen = fstat(handle).and_then(|stat| Ok((stat, fstatvfs(handle)?)));
+        let (stat, file_system) = seen.map_err(|error| root_error(path, error))?;
+        let identity = RootIdentity { file_system: file_system.f_fsid, inode: stat.st_ino };
+        Ok(Some(Root { path: path.clone(), identity }))
     }
 
     /// Opens a listed file for reading; a problem when it no longer is what was listed.
@@ -134,30 +190,41 @@ impl Source {
         let file = self
             .beneath(&entry.path, |parent, leaf| openat(parent, leaf, flags, Mode::empty()))
             .map_err(|error| read_problem(entry, error))?;
+        let at = index::now();
         let stat = fstat(&file).map_err(|error| read_problem(entry, error))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(changed(entry, "it is no longer a regular file"));
         }
-        let seen = Seen::of(&stat);
-        if seen.size != entry.size() {
-            let detail = format!("listed with {} bytes, it now has {}", entry.size(), seen.size);
+        let seen = Seen { stat: metadata::stat_key(&stat), at };
+        if seen.stat.size != entry.size() {
+            let detail = format!("listed with {} bytes, it now has {}", entry.size(), seen.stat.size);
             return Err(changed(entry, detail));
         }
-        if seen.mtime != entry.mtime {
+        if seen.stat.mtime != entry.mtime {
             return Err(changed(entry, "it was written to after it was listed"));
         }
         Ok(SourceFile { file: file.into(), seen })
     }
 
-    /// The first components of the tree, in order.
+    /// The names of the operands, in order; none of a root.
     pub(super) fn names(&self) -> impl DoubleEndedIterator<Item = &EntryPath> {
-        self.0.operands.iter().map(|operand| &operand.name)
+        self.operands().iter().map(|operand| &operand.name)
     }
 
-    /// Opens the directory at `path` to list it.
-    pub(super) fn open_directory(&self, path: &EntryPath) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        self.beneath(path, |parent, leaf| openat(parent, leaf, flags, Mode::empty()))
+    /// Whether its entries lie in one directory that is none itself.
+    pub(super) fn is_root(&self) -> bool {
+        self.root_path().is_some()
+    }
+
+    /// Opens the directory at `path` to list it, or the root.
+    pub(super) fn open_directory(&self, path: Option<&EntryPath>) -> Result<OwnedFd, Errno> {
+        match (path, &self.0.top) {
+            (Some(path), _) => {
+                self.beneath(path, |parent, leaf| openat(parent, leaf, LISTABLE, Mode::empty()))
+            }
+            (None, Top::Root { handle, .. }) => openat(handle, ".", LISTABLE, Mode::empty()),
+            (None, Top::Operands(_)) => Err(Errno::NOENT),
+        }
     }
 
     /// Does something with the handle of the directory that `path` lies in and its name there.
@@ -172,8 +239,14 @@ impl Source {
                 self.0.directories.with_room(|| act(&directory, path.leaf()))
             }
             None => {
-                let operand = self.operand(path.as_bytes())?;
-                self.0.directories.with_room(|| act(&operand.parent, &operand.leaf))
+                let (parent, leaf) = match &self.0.top {
+                    Top::Root { handle, .. } => (handle, path.as_bytes()),
+                    Top::Operands(_) => {
+                        let operand = self.operand(path.as_bytes())?;
+                        (&*operand.parent, &*operand.leaf)
+                    }
+                };
+                self.0.directories.with_room(|| act(parent, leaf))
             }
         }
     }
@@ -181,6 +254,9 @@ impl Source {
     /// The handle of the directory whose entry path is `path`.
     pub(super) fn directory(&self, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
         self.0.directories.directory(path, || {
+            if let Top::Root { handle, .. } = &self.0.top {
+                return platform::open_beneath(handle.as_fd(), path, HANDLE | OFlags::DIRECTORY);
+            }
             let name_end = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
             let operand = self.operand(&path[..name_end])?;
             let on_disk = [&operand.leaf, &path[name_end..]].concat();
@@ -188,10 +264,36 @@ impl Source {
         })
     }
 
+    fn root_path(&self) -> Option<&Path> {
+        match &self.0.top {
+            Top::Root { path, .. } => Some(path),
+            Top::Operands(_) => None,
+        }
+    }
+
+    fn operands(&self) -> &[Operand] {
+        match &self.0.top {
+            Top::Operands(operands) => operands,
+            Top::Root { .. } => &[],
+        }
+    }
+
     fn operand(&self, name: &[u8]) -> Result<&Operand, Errno> {
-        let operands = &self.0.operands;
+        let operands = self.operands();
         let index = operands.binary_search_by(|operand| operand.name.as_bytes().cmp(name));
         index.map(|index| &operands[index]).map_err(|_| Errno::NOENT)
+    }
+}
+
+/// How a directory is opened to be listed.
+const LISTABLE: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+fn root_error(path: &Path, error: Errno) -> SourceError {
+    match error {
+        // With O_NOFOLLOW, what is a symlink by now is none either.
+        Errno::NOTDIR | Errno::LOOP => SourceError::NotADirectory { path: path.into() },
+        _ => SourceError::Unreachable { path: path.into(), source: error.into() },
     }
 }
 
@@ -262,7 +364,12 @@ impl SourceFile {
     /// Whether nothing was written to the file since it was opened. Ask after reading: only then is what was
     /// read the content of one moment.
     pub fn is_unchanged(&self) -> bool {
-        fstat(&self.file).is_ok_and(|stat| Seen::of(&stat) == self.seen)
+        fstat(&self.file).is_ok_and(|stat| metadata::stat_key(&stat) == self.seen.stat)
+    }
+
+    /// What it looked like when it was opened: what an index is told once all of it was read unchanged.
+    pub fn seen(&self) -> Seen {
+        self.seen
     }
 }
 
@@ -278,18 +385,4 @@ pub(super) fn read_fully_at(file: &File, buffer: &mut [u8], offset: u64) -> io::
         }
     }
     Ok(filled)
-}
-
-/// What tells whether a file was written to. The ctime catches a writer that puts the mtime back.
-#[derive(Debug, PartialEq, Eq)]
-struct Seen {
-    size: u64,
-    mtime: Timestamp,
-    ctime: Timestamp,
-}
-
-impl Seen {
-    fn of(stat: &Stat) -> Self {
-        Self { size: metadata::size(stat), mtime: metadata::mtime(stat), ctime: metadata::ctime(stat) }
-    }
 }

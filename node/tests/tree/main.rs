@@ -1,6 +1,7 @@
 //! The trees on disk, tried on real file systems through the public interface.
 
 mod hostile;
+mod known;
 mod links;
 mod partial;
 mod removal;

@@ -146,7 +146,7 @@ pub(crate) fn mtime(path: &Path) -> Timestamp {
 pub(crate) fn store(target: &Target, entry: &Entry, content: &[u8]) -> Result<Fate, Trouble> {
     let mut new = target.create(entry)?;
     new.write(content)?;
-    new.commit()
+    Ok(new.commit()?.fate)
 }
 
 pub(crate) fn problem<T: std::fmt::Debug>(result: Result<T, Trouble>) -> Problem {

@@ -53,7 +53,7 @@ mod trouble;
 pub use decide::{Decision, Handling, Over, Own, Skip, decide};
 pub use existing::Existing;
 pub use ketch_protocol::message::Durability;
-pub use new_file::NewFile;
+pub use new_file::{NewFile, Stored};
 pub use partial::Partial;
 pub use place::Link;
 pub use plan::Plan;

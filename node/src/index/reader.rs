@@ -1,0 +1,138 @@
+//! Reads an index beside a scan: both have the order of a manifest, so each record is met once and nothing
+//! is searched for.
+
+use std::{cmp::Ordering, fmt, sync::Arc};
+
+use ketch_protocol::{hash::ContentHash, manifest::Timestamp, path::EntryPath};
+
+use super::{
+    Shared, StatKey,
+    key::compare,
+    record::Record,
+    store::{Pair, Reading, StoreError, Walk},
+};
+
+/// Most bytes of keys that are remembered as gone; further ones are found by the next scan.
+const GONE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The hashes of a tree as they were known when it was made. Without an index it knows none.
+#[derive(Debug)]
+pub struct Reader {
+    open: Option<Open>,
+    now: Timestamp,
+    gone: Gone,
+}
+
+/// Files that an index knows and a scan did not meet, to be given to [`super::Changes::gone`]: only of a scan
+/// without a filter, and of a root that is what it was, or what is left out now is read again later.
+#[derive(Debug, Default)]
+pub struct Gone {
+    pub(super) keys: Vec<Box<[u8]>>,
+    bytes: usize,
+}
+
+struct Open {
+    shared: Arc<Shared>,
+    walk: Walk,
+    /// The first record that was not passed yet.
+    next: Option<Pair>,
+}
+
+impl Reader {
+    pub(super) fn new(shared: &Arc<Shared>, now: Timestamp) -> Self {
+        let open = shared.files.as_ref().and_then(|files| {
+            match Reading::open(&files.store).and_then(|reading| Open::begin(reading, shared)) {
+                Ok(open) => Some(open),
+                Err(error) => {
+                    shared.met(error);
+                    None
+                }
+            }
+        });
+        Self { open, now, gone: Gone::default() }
+    }
+
+    /// The hash of the file at `path` that looks like `stat`, when it is known for sure. To be asked in the
+    /// order of [`EntryPath`].
+    pub fn hash_of(&mut self, path: &EntryPath, stat: &StatKey) -> Option<ContentHash> {
+        loop {
+            let open = self.open.as_mut()?;
+            let (key, value) = open.next.as_ref()?;
+            match compare(path, key.value()) {
+                Ordering::Less => return None,
+                Ordering::Greater => self.gone.add(key.value()),
+                Ordering::Equal => {
+                    let Some(record) = Record::decode(value.value()) else {
+                        self.fail(StoreError::Damaged);
+                        return None;
+                    };
+                    let is_sure = record.vouches_for(stat, self.now, open.shared.boot);
+                    self.advance();
+                    return is_sure.then_some(record.hash);
+                }
+            }
+            self.advance();
+        }
+    }
+
+    /// What it knows and was not asked for. Ends its use of the index.
+    pub fn gone(mut self) -> Gone {
+        while let Some((key, _)) = self.open.as_ref().and_then(|open| open.next.as_ref()) {
+            self.gone.add(key.value());
+            if self.gone.bytes >= GONE_BYTES {
+                break;
+            }
+            self.advance();
+        }
+        self.gone
+    }
+
+    fn advance(&mut self) {
+        if let Some(Err(error)) = self.open.as_mut().map(Open::advance) {
+            self.fail(error);
+        }
+    }
+
+    /// Goes on without.
+    fn fail(&mut self, error: StoreError) {
+        if let Some(open) = self.open.take() {
+            open.shared.met(error);
+        }
+        // In a damaged file, what is missing may only be out of place.
+        self.gone = Gone::default();
+    }
+}
+
+impl Open {
+    fn begin(reading: Reading, shared: &Arc<Shared>) -> Result<Self, StoreError> {
+        let mut walk = reading.walk()?;
+        let next = walk.next()?;
+        Ok(Self { shared: Arc::clone(shared), walk, next })
+    }
+
+    fn advance(&mut self) -> Result<(), StoreError> {
+        let next = self.walk.next()?;
+        if let (Some((before, _)), Some((after, _))) = (&self.next, &next)
+            && before.value() >= after.value()
+        {
+            return Err(StoreError::Damaged);
+        }
+        self.next = next;
+        Ok(())
+    }
+}
+
+impl Gone {
+    fn add(&mut self, key: &[u8]) {
+        if self.bytes < GONE_BYTES {
+            self.bytes += key.len();
+            self.keys.push(key.into());
+        }
+    }
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Open").finish_non_exhaustive()
+    }
+}
