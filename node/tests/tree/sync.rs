@@ -2,9 +2,10 @@
 
 use std::{
     fs::{self, File, Permissions},
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
     path::Path,
+    process::{Command, Stdio},
     time::{Duration, SystemTime},
 };
 
@@ -304,6 +305,38 @@ fn a_target_is_for_one_session_alone_but_shared_with_receivers() {
     drop(again);
     assert!(alone().is_ok());
     assert_eq!(receiver.plan(&file("f", 0)).unwrap(), CREATED);
+}
+
+#[test]
+fn a_file_system_that_does_not_see_case_is_recognised() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can mount an image");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (image, mounted) = (folder.path().join("image"), folder.path().join("mounted"));
+    fs::create_dir(&mounted).unwrap();
+    // The namespace, and with it the mount, ends with the test.
+    let script = "truncate -s 16M \"$1\" && mke2fs -q -t ext4 -O casefold \"$1\" && \
+                  mount -o loop \"$1\" \"$2\" && mkdir \"$2/t\" && chattr +F \"$2/t\" && echo ready && read end";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh"]).args([&image, &mounted]);
+    let Ok(mut holder) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        return skip("there is no unshare here");
+    };
+    let mut first = String::new();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    if first == "ready\n" {
+        let root = Path::new("/proc").join(holder.id().to_string()).join("root");
+        let target = open(&root.join(mounted.strip_prefix("/").unwrap()).join("t"), OVERWRITING);
+        assert_eq!(target.plan(&file("A\u{e9}", 0)).unwrap(), CREATED);
+        for other in ["a\u{e9}", "Ae\u{301}"] {
+            assert_eq!(problem(target.plan(&file(other, 0))).cause, Cause::Collision);
+        }
+    } else {
+        skip("no file system that does not see case can be mounted here");
+    }
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
 }
 
 #[test]

@@ -180,6 +180,7 @@ fn a_session_that_was_cut_is_undone_too() {
     drop(target);
     let undone = place.undo();
     assert_eq!((undone.restored, undone.removed, undone.problems), (1, 1, vec![]));
+    // Only a session that ends gives its directories their times back.
     File::open(place.at("changed"))
         .unwrap()
         .set_modified(SystemTime::UNIX_EPOCH + Duration::new(500, 5))

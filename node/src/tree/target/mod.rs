@@ -24,7 +24,7 @@ use rustix::{
 use self::{
     pending::{Origin, PendingDirectories, PendingDirectory},
     private::Private,
-    spelling::{Folding, Spellings},
+    spelling::{Alike, Spellings},
     trash::Trash,
 };
 use super::{
@@ -85,7 +85,7 @@ struct Shared {
     privates: Mutex<BTreeMap<FileSystem, Arc<Private>>>,
     planned: Mutex<Planned>,
     /// Which names its file system takes for one another.
-    folding: Folding,
+    alike: Alike,
     /// Where deleted and replaced files go.
     trash: Option<Trash>,
     /// Locked against other sessions as long as it is open.
@@ -164,10 +164,10 @@ impl Target {
         })?;
         private.sweep(SystemTime::now());
         let trash = open_trash(&root)?;
-        let folding = private.folding;
+        let alike = private.alike;
         let privates = Mutex::new(BTreeMap::from([(root.file_system, Arc::new(private))]));
         let (handles, planned) = (Handles::new(), Mutex::default());
-        Ok(Self(Arc::new(Shared { options, root, handles, privates, planned, folding, trash, _lock: lock })))
+        Ok(Self(Arc::new(Shared { options, root, handles, privates, planned, alike, trash, _lock: lock })))
     }
 
     /// Whether nothing is stored in it yet.

@@ -18,7 +18,7 @@ use super::{
     Absent, Decision, Directory, Over, Skip, Target, decide, is_reserved,
     partial::Identity,
     pending::Origin,
-    spelling::Folding,
+    spelling::Alike,
     standing::Standing,
     trash::Left,
     trouble::{Trouble, directory_in_the_way, metadata_trouble, write_trouble},
@@ -99,12 +99,12 @@ impl Target {
 
     /// Refuses a name that the target takes for that of another entry.
     fn check_spelling(&self, path: &EntryPath) -> Result<(), Trouble> {
-        let folding = self.0.folding;
-        if folding == Folding::default() {
+        let alike = self.0.alike;
+        if alike == Alike::default() {
             return Ok(());
         }
         let names = |directory: &[u8]| self.0.names(directory);
-        match self.0.planned().spellings.admit(path, folding, names) {
+        match self.0.planned().spellings.admit(path, alike, names) {
             None => Ok(()),
             Some(other) => {
                 let detail = format_args!("its name is that of \"{}\" here", escape(&other));
