@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File, Permissions},
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -12,13 +12,14 @@ use ketch::tree::{
     Extras, Handling, Link, NewTrash, Options, Plan, Target, TargetError, TrashError, UndoError, Undone, undo,
 };
 use ketch_protocol::{
-    manifest::{Entry, EntryKind},
+    manifest::{Attribute, Entry, EntryKind, Owner},
     message::{Fate, RemovalLimit},
     problem::Cause,
 };
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 
 use crate::setting::{
-    MTIME, OVERWRITING, directory, file, link, listed, mount_tmpfs, names, path, store, with_own_mounts,
+    MTIME, OVERWRITING, directory, file, link, listed, mount_tmpfs, names, path, skip, store, with_own_mounts,
 };
 
 /// A file system tree with a trash beside it.
@@ -260,6 +261,62 @@ fn an_edit_that_puts_length_and_time_back_is_noticed() {
     let undone = place.undo();
     assert_eq!(undone.problems.len(), 1);
     assert_eq!(fs::read(place.at("f")).unwrap(), b"hey");
+}
+
+#[test]
+fn a_session_that_goes_on_under_its_name_is_undone_as_one() {
+    let place = Place::new();
+    for name in ["a", "b"] {
+        fs::write(place.at(name), "old").unwrap();
+        let target = place.open("01");
+        store_new(&target, name);
+        target.finish();
+    }
+    let undone = place.undo();
+    assert_eq!((undone.restored, undone.problems), (2, vec![]));
+    assert_eq!(["a", "b"].map(|name| fs::read(place.at(name)).unwrap()), [b"old", b"old"]);
+    assert_eq!(names(&place.trash()), [""; 0]);
+}
+
+#[test]
+fn owners_and_attributes_are_undone() {
+    let place = Place::new();
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can give files away");
+    }
+    fs::create_dir(place.at("gone")).unwrap();
+    fs::write(place.at("f"), "").unwrap();
+    for name in ["gone", "f"] {
+        let set = fsetxattr(File::open(place.at(name)).unwrap(), "user.a", b"old", XattrFlags::empty());
+        if let Err(error) = set {
+            return skip(format_args!("no extended attributes here: {error}"));
+        }
+        chown(place.at(name), Some(7), Some(8)).unwrap();
+    }
+    let handling = Handling { owner: true, attributes: true, ..OVERWRITING.handling };
+    let (trash, now) = (place.trash(), SystemTime::now());
+    let new = NewTrash { folder: &trash, session: "01", now };
+    let target = Target::open_alone(&place.root(), Options { handling, ..OVERWRITING }, Some(&new)).unwrap();
+    let mut extras = Extras::default();
+    extras.push(&listed(&place.root(), "gone"));
+    let approved = extras.approve(2, RemovalLimit::Default).unwrap();
+    let attributes = vec![Attribute { name: b"user.b"[..].into(), value: b"new"[..].into() }];
+    let owner = Some(Owner { user: 1, group: 2 });
+    let entry = Entry { owner, attributes, ..file("f", 0) };
+    assert_eq!(target.plan(&entry).unwrap(), Plan::Settled(Fate::Described));
+    assert_eq!(target.remove(&approved, &|_| false, &mut |_| {}), []);
+    assert_eq!(target.finish(), []);
+    drop(target);
+
+    assert_eq!(place.undo().problems, []);
+
+    for name in ["gone", "f"] {
+        let metadata = fs::metadata(place.at(name)).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (7, 8), "{name}");
+        let mut value = [0; 8];
+        let length = fgetxattr(File::open(place.at(name)).unwrap(), "user.a", &mut value[..]).unwrap();
+        assert_eq!(&value[..length], b"old", "{name}");
+    }
 }
 
 #[test]

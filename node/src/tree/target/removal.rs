@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ketch_protocol::{
-    manifest::{Entry, EntryKind, Timestamp},
+    manifest::{Attribute, Entry, EntryKind, Timestamp},
     message::RemovalLimit,
     path::EntryPath,
     problem::{Cause, Problem},
@@ -19,7 +19,7 @@ use super::{
     trash::{Action, Described},
     trouble::Trouble,
 };
-use crate::tree::metadata;
+use crate::tree::{attributes, metadata};
 
 /// Of a tree of up to this many entries all may be removed where no limit is named: a limit in percent
 /// would stop the removal of the second of three files.
@@ -248,8 +248,9 @@ impl<'a> Removing<'a> {
         }
         self.target.remember_above(path)?;
         if let Seen::Directory { mode, mtime } = extra.seen {
-            let was = Described::directory(mode, mtime, metadata::owner(&stat));
-            return self.remove_directory(path, &above, was);
+            return self.remove_directory(path, &above, |attributes| {
+                Described::directory(mode, mtime, metadata::owner(&stat), &attributes)
+            });
         }
         match &self.target.trash {
             Some(trash) => {
@@ -261,12 +262,19 @@ impl<'a> Removing<'a> {
         Ok(())
     }
 
-    fn remove_directory(&self, path: &EntryPath, above: &Directory, was: Described) -> Result<(), Stays> {
+    fn remove_directory(
+        &self,
+        path: &EntryPath,
+        above: &Directory,
+        was: impl FnOnce(Vec<Attribute>) -> Described,
+    ) -> Result<(), Stays> {
         if let Some(inner) = self.first_inside(path, above)? {
             return Err(if (self.is_protected)(&inner) { Stays::Protected } else { Stays::Holds(inner) });
         }
         if let Some(trash) = &self.target.trash {
-            trash.note(&Action::removed(path, Some(was)))?;
+            // Those that can't be read can't be brought back.
+            let attributes = attributes::read(&above.handle, path.leaf()).unwrap_or_default();
+            trash.note(&Action::removed(path, Some(was(attributes))))?;
             trash.make_directory(path)?;
         }
         Ok(unlinkat(&above.handle, path.leaf(), AtFlags::REMOVEDIR)?)

@@ -190,5 +190,5 @@ fn described(at: &Path) -> Described {
     let mtime =
         Timestamp { seconds: metadata.mtime(), nanoseconds: metadata.mtime_nsec().try_into().unwrap() };
     let owner = Owner { user: metadata.uid(), group: metadata.gid() };
-    Described::directory(metadata.mode() & 0o7777, mtime, owner)
+    Described::directory(metadata.mode() & 0o7777, mtime, owner, &[])
 }

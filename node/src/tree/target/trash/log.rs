@@ -145,19 +145,33 @@ impl Left {
 impl Described {
     /// What an entry says, as far as it is carried.
     pub(super) fn by(entry: &Entry, handling: &Handling) -> Self {
-        let pair = |attribute: &Attribute| (Bytes(attribute.name.to_vec()), Bytes(attribute.value.to_vec()));
         Self {
             mode: entry.mode,
             mtime: Time::from(entry.mtime),
             owner: entry.owner.filter(|_| handling.owner).map(|owner| (owner.user, owner.group)),
-            attributes: handling.attributes.then(|| entry.attributes.iter().map(pair).collect()),
+            attributes: handling.attributes.then(|| pairs(&entry.attributes)),
         }
     }
 
-    pub(in crate::tree::target) fn directory(mode: u32, mtime: Timestamp, owner: Owner) -> Self {
+    pub(in crate::tree::target) fn directory(
+        mode: u32,
+        mtime: Timestamp,
+        owner: Owner,
+        attributes: &[Attribute],
+    ) -> Self {
         let Owner { user, group } = owner;
-        Self { mode, mtime: Time::from(mtime), owner: Some((user, group)), attributes: None }
+        Self {
+            mode,
+            mtime: Time::from(mtime),
+            owner: Some((user, group)),
+            attributes: Some(pairs(attributes)),
+        }
     }
+}
+
+fn pairs(attributes: &[Attribute]) -> Vec<(Bytes, Bytes)> {
+    let bytes = |part: &[u8]| Bytes(part.to_vec());
+    attributes.iter().map(|attribute| (bytes(&attribute.name), bytes(&attribute.value))).collect()
 }
 
 impl From<Timestamp> for Time {

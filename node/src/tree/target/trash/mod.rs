@@ -186,11 +186,12 @@ impl Trash {
 
 impl Begun {
     fn make(folder: &OwnedFd, name: &str) -> Result<Self, Errno> {
-        mkdirat(folder, name, Mode::RWXU)?;
+        // A session that goes on within its first second finds what it began.
+        make_directory(folder, name.as_bytes())?;
         let session = open_directory(folder, name.as_bytes())?;
-        mkdirat(&session, TREE, Mode::RWXU)?;
+        make_directory(&session, TREE.as_bytes())?;
         let tree = open_directory(&session, TREE.as_bytes())?;
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let log = openat(&session, LOG, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(Self { tree, handles: Handles::new(), log: log.into() })
     }

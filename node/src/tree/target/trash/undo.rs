@@ -171,7 +171,7 @@ impl Undoing {
             trash,
             tree,
             target: open_target,
-            ended: actions.iter().find_map(ended),
+            ended: actions.iter().filter_map(ended).max(),
             began,
             undoing: actions.iter().filter_map(undoing).min().expect("it was noted just now"),
             actions,
