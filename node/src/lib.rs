@@ -3,6 +3,7 @@
 //! [`swarm`] holds connections, [`tree`] the files, [`index`] what is known of them, [`trust`] who may have
 //! what, and [`transfer`] joins them into sessions. The command line is the first user of this library.
 
+pub mod config;
 pub mod identity;
 pub mod index;
 pub mod state;

@@ -1,20 +1,29 @@
 //! The command line as it is written; each command turns its part into what the library takes.
 
-use std::path::PathBuf;
+mod sync;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{
+    Args, Parser, Subcommand, ValueEnum, builder::OsStringValueParser, builder::TypedValueParser as _,
+};
 use ketch::{
     swarm::{Multiaddr, PeerId, TransportKind},
     transfer::Layout,
     tree::Durability,
-    trust::lifetime::Lifetime,
+    trust::{PeerName, PeerReference, Rights, lifetime::Lifetime},
 };
+use ketch_protocol::{message::ShareName, path::escape};
+
+pub(crate) use sync::{CompressionName, RuleOption, RuleOptions, Sync};
+
+use super::endpoint::split_at_equals;
 
 /// Moves file trees between two peers dialed by PeerId: encrypted, verified, resumable.
 #[derive(Debug, Parser)]
 #[command(name = "ketch", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
-    /// Folder with this node's identity and offers [default: ketch in the XDG state folder]
+    /// Folder with this node's identity, offers and address book [default: ketch in the XDG state folder]
     #[arg(long, global = true, value_name = "DIR", env = "KETCH_STATE")]
     pub(crate) state: Option<PathBuf>,
 
@@ -29,7 +38,7 @@ Exit codes, the same on both ends:
   2    the command line makes no sense
   3    the peer cannot be reached, or refused
   4    partial: some entries could not be read or written; each is named
-  5    stopped by a guard: no space, or a target that cannot be written
+  5    stopped by a guard: no space, a target that cannot be written, too much to remove
   130  interrupted";
 
 #[derive(Debug, Subcommand)]
@@ -38,6 +47,14 @@ pub(crate) enum Command {
     Send(Send),
     /// Fetch what a ticket offers
     Receive(Receive),
+    /// Share directories with peers that may read, write or mirror them
+    Serve(Serve),
+    /// Make a directory the same as a shared one, or a shared one the same as a directory
+    Sync(Box<Sync>),
+    /// Take back the latest sync that a trash was kept for
+    Undo(Undo),
+    /// Give peers names
+    Peers(Peers),
     /// Print who this node is
     Id(Id),
     /// Measure round trips to a peer
@@ -118,6 +135,108 @@ pub(crate) struct Receive {
     /// Print events as one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Share this directory under this name; may be given several times
+    #[arg(long, value_name = "NAME=PATH", value_parser = OsStringValueParser::new().try_map(share))]
+    pub(crate) share: Vec<(ShareName, PathBuf)>,
+
+    /// Let this peer read, write (add and change) or mirror (write and remove) this share; may be given
+    /// several times
+    #[arg(long, value_name = "PEER=NAME:RIGHT", value_parser = allowance)]
+    pub(crate) allow: Vec<(PeerReference, ShareName, Rights)>,
+
+    /// Shares, rights and addresses from a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Listen here instead of on every interface; may be given several times
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Vec<Multiaddr>,
+
+    /// Print events as one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Undo {
+    /// The folder that removed and replaced files went to
+    #[arg(value_name = "TRASH")]
+    pub(crate) trash: PathBuf,
+
+    /// Print events as one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Peers {
+    #[command(subcommand)]
+    pub(crate) action: PeersAction,
+}
+
+impl Peers {
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.action {
+            PeersAction::List { json } | PeersAction::Show { json, .. } => *json,
+            PeersAction::Add { .. } | PeersAction::Remove { .. } => false,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PeersAction {
+    /// Give a peer a name, or more addresses
+    Add {
+        /// Letters, digits, ".", "_" and "-"
+        #[arg(value_name = "NAME")]
+        name: PeerName,
+        /// As `ketch id` prints it there
+        #[arg(value_name = "PEERID")]
+        peer: PeerId,
+        /// Where it can be reached
+        #[arg(value_name = "ADDR")]
+        addresses: Vec<Multiaddr>,
+    },
+    /// Show everybody
+    List {
+        /// Print one JSON object for each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one peer
+    Show {
+        #[arg(value_name = "NAME")]
+        name: PeerName,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget a name
+    Remove {
+        #[arg(value_name = "NAME")]
+        name: PeerName,
+    },
+}
+
+fn share(argument: OsString) -> Result<(ShareName, PathBuf), String> {
+    let shown = || format!("\"{}\" is no NAME=PATH", escape(argument.as_encoded_bytes()));
+    let (name, path) = split_at_equals(&argument).filter(|(_, path)| !path.is_empty()).ok_or_else(shown)?;
+    let name = ShareName::parse(name).map_err(|error| error.to_string())?;
+    Ok((name, path.into()))
+}
+
+fn allowance(text: &str) -> Result<(PeerReference, ShareName, Rights), String> {
+    let shown = || format!("\"{}\" is no PEER=NAME:RIGHT", escape(text.as_bytes()));
+    let (peer, right) = text.split_once('=').ok_or_else(shown)?;
+    let (share, rights) = right.rsplit_once(':').ok_or_else(shown)?;
+    let peer = peer.parse::<PeerReference>().map_err(|error| error.to_string())?;
+    let share = ShareName::parse(share).map_err(|error| error.to_string())?;
+    let rights = rights.parse::<Rights>().map_err(|error| error.to_string())?;
+    Ok((peer, share, rights))
 }
 
 #[derive(Debug, Args)]
@@ -206,6 +325,27 @@ mod tests {
         for line in [["ketch", "--state", "/s", "id"], ["ketch", "id", "--state", "/s"]] {
             let arguments = Arguments::try_parse_from(line).unwrap();
             assert_eq!(arguments.state, Some(PathBuf::from("/s")));
+        }
+    }
+
+    #[test]
+    fn a_share_has_a_name_and_a_path() {
+        let named = |text: &str| share(text.into());
+        assert_eq!(named("docs=/srv/a=b"), Ok((ShareName::parse("docs").unwrap(), "/srv/a=b".into())));
+        for text in ["docs", "docs=", "=/srv", "a/b=/srv", "\u{1b}"] {
+            assert!(!named(text).unwrap_err().contains('\u{1b}'), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_right_is_given_to_a_peer_on_a_share() {
+        let given = allowance("laptop=docs:read,write").unwrap();
+        let (peer, rights) = ("laptop".parse().unwrap(), "read,write".parse().unwrap());
+        assert_eq!(given, (peer, ShareName::parse("docs").unwrap(), rights));
+        let peer = PeerId::random();
+        assert_eq!(allowance(&format!("{peer}=docs:mirror")).unwrap().0, PeerReference::Id(peer));
+        for text in ["", "laptop", "laptop=docs", "docs:read", "laptop=docs:all", "lap top=docs:read"] {
+            assert!(allowance(text).is_err(), "{text}");
         }
     }
 }

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use ketch::{
     swarm::{DialError, NodeError},
-    transfer::{OfferError, ReceiveError},
-    tree::TargetError,
+    transfer::{ConnectError, OfferError, ReceiveError, SyncError},
+    tree::{TargetError, UndoError},
 };
 use ketch_protocol::{
     message::Counts,
@@ -83,6 +83,12 @@ impl Exit {
         if let Some(error) = error.downcast_ref::<OfferError>() {
             return Self::of_offer(error);
         }
+        if let Some(error) = error.downcast_ref::<SyncError>() {
+            return Self::of_sync(error);
+        }
+        if let Some(UndoError::Target(error)) = error.downcast_ref::<UndoError>() {
+            return Self::of_target(error);
+        }
         if error.is::<DialError>() {
             return Self::Unreachable;
         }
@@ -94,23 +100,35 @@ impl Exit {
 
     fn of_receive(error: &ReceiveError) -> Self {
         match error {
-            ReceiveError::Target(TargetError::Trash(_) | TargetError::Failed { .. })
-            | ReceiveError::LookAtTarget(_)
-            | ReceiveError::Random(_) => Self::Failed,
-            ReceiveError::Target(
-                TargetError::NoSpace { .. }
-                | TargetError::ReadOnly { .. }
-                | TargetError::NotDirectory { .. }
-                | TargetError::Planted { .. },
-            ) => Self::Guard,
-            ReceiveError::Target(TargetError::Busy { .. })
-            | ReceiveError::NoAddress { .. }
-            | ReceiveError::Dial(_)
-            | ReceiveError::Stream(_)
-            | ReceiveError::Control(_)
-            | ReceiveError::Silent { .. } => Self::Unreachable,
+            ReceiveError::LookAtTarget(_) | ReceiveError::Random(_) => Self::Failed,
+            ReceiveError::Target(error) => Self::of_target(error),
+            ReceiveError::NoAddress { .. } | ReceiveError::Connect(_) => Self::Unreachable,
             ReceiveError::Session { error, .. } => Self::of_session(error),
             ReceiveError::Interrupted => Self::Interrupted,
+        }
+    }
+
+    fn of_sync(error: &SyncError) -> Self {
+        match error {
+            SyncError::Source { .. }
+            | SyncError::Tree(_)
+            | SyncError::LookAtTarget(_)
+            | SyncError::Random(_) => Self::Failed,
+            SyncError::Target(error) => Self::of_target(error),
+            SyncError::Connect(_) => Self::Unreachable,
+            SyncError::Session { error, .. } => Self::of_session(error),
+            SyncError::Interrupted => Self::Interrupted,
+        }
+    }
+
+    fn of_target(error: &TargetError) -> Self {
+        match error {
+            TargetError::Trash(_) | TargetError::Failed { .. } => Self::Failed,
+            TargetError::Busy { .. } => Self::Unreachable,
+            TargetError::NoSpace { .. }
+            | TargetError::ReadOnly { .. }
+            | TargetError::NotDirectory { .. }
+            | TargetError::Planted { .. } => Self::Guard,
         }
     }
 
@@ -145,26 +163,48 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
             NodeError::Identity(_) => None,
         };
     }
+    if let Some(error) = error.downcast_ref::<SyncError>() {
+        return sync_hint(error);
+    }
     match error.downcast_ref::<ReceiveError>()? {
         ReceiveError::NoAddress { .. } => Some("leave --transport out to use whatever the ticket has"),
-        ReceiveError::Dial(_) | ReceiveError::Silent { .. } => {
+        ReceiveError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => {
             Some("`ketch send` must still be running, and its port reachable from here")
         }
-        ReceiveError::Session { error, .. } => session_hint(error),
+        ReceiveError::Session { error, .. } => session_hint(
+            error,
+            "the ticket is spent, expired or for someone else; `ketch send` makes a new one",
+        ),
         ReceiveError::Target(_)
         | ReceiveError::LookAtTarget(_)
-        | ReceiveError::Stream(_)
-        | ReceiveError::Control(_)
+        | ReceiveError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))
         | ReceiveError::Interrupted
         | ReceiveError::Random(_) => None,
     }
 }
 
-fn session_hint(error: &SessionError) -> Option<&'static str> {
-    match error.reason() {
-        Some(Reason::NotAdmitted) => {
-            Some("the ticket is spent, expired or for someone else; `ketch send` makes a new one")
+fn sync_hint(error: &SyncError) -> Option<&'static str> {
+    match error {
+        SyncError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => {
+            Some("`ketch serve` must be running there, and its port reachable from here")
         }
+        SyncError::Session { error, .. } => session_hint(
+            error,
+            "the other side gives rights by `ketch serve --allow PEER=NAME:RIGHT`; PEER is what `ketch id` prints here",
+        ),
+        SyncError::Source { .. }
+        | SyncError::Tree(_)
+        | SyncError::Target(_)
+        | SyncError::LookAtTarget(_)
+        | SyncError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))
+        | SyncError::Interrupted
+        | SyncError::Random(_) => None,
+    }
+}
+
+fn session_hint(error: &SessionError, not_admitted: &'static str) -> Option<&'static str> {
+    match error.reason() {
+        Some(Reason::NotAdmitted) => Some(not_admitted),
         Some(Reason::NoSpace) => {
             Some("make room and run the same command again; what is stored is not sent again")
         }

@@ -1,11 +1,12 @@
 //! Events as NDJSON: one object a line, each with an `event`. `docs/events.md` is the schema.
 
 use ketch::{
-    transfer::{Event, Progress, Report},
-    tree::Unfinished,
+    transfer::{Direction, Event, Progress, Report},
+    tree::{Undone, Unfinished},
 };
 use ketch_protocol::{
     message::{Counts, Totals},
+    path::{EntryPath, escape},
     problem::Problem,
 };
 use serde_json::{Value, json};
@@ -23,6 +24,23 @@ pub(super) fn event(event: &Event) -> Option<Value> {
         Event::TurnedAway { peer, why } => {
             json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })
         }
+        Event::Began { place, direction } => json!({
+            "event": "began",
+            "share": place.share.as_str(),
+            "path": place.path.as_ref().map(ToString::to_string),
+            "direction": match direction {
+                Direction::Pull => "pull",
+                Direction::Push => "push",
+            },
+        }),
+        Event::Retrying { why, wait } => {
+            json!({ "event": "retrying", "why": why, "wait_s": wait.as_secs_f64() })
+        }
+        Event::Changed { change, path } => {
+            let mut fields = path_of(path);
+            fields["change"] = change.to_string().into();
+            with("changed", fields)
+        }
         Event::Admitted { peer, estimate } => json!({
             "event": "admitted",
             "peer_id": peer.to_string(),
@@ -31,7 +49,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
         Event::Consult(_) => return None,
         Event::Agreed => json!({ "event": "agreed" }),
         Event::Progress(progress) => with("progress", progress_of(progress)),
-        Event::Problem(problem) => with("problem", problem_of(problem)),
+        Event::Problem(found) => problem(found),
         Event::SessionEnded { peer, outcome } => match outcome {
             Ok(report) => {
                 let mut done = done(report);
@@ -52,6 +70,7 @@ pub(super) fn done(report: &Report) -> Value {
     let mut done = with("done", counts_of(&report.counts));
     done["moved_bytes"] = report.moved_bytes.into();
     done["found_bytes"] = report.found_bytes.into();
+    done["planned_bytes"] = report.planned_bytes.into();
     done["ready_s"] = report.ready.as_secs_f64().into();
     done["durable_s"] = report.durable.as_secs_f64().into();
     done
@@ -71,6 +90,29 @@ pub(super) fn offered(ticket: &str, reopened: bool, addresses: &[String], expire
         "addresses": addresses,
         "expires_s": expires_s,
     })
+}
+
+/// A node that serves shares.
+pub(super) fn serving(peer: &str, shares: &[String], addresses: &[String]) -> Value {
+    json!({ "event": "serving", "peer_id": peer, "shares": shares, "addresses": addresses })
+}
+
+/// A session that was undone.
+pub(super) fn undone(undone: &Undone) -> Value {
+    json!({
+        "event": "undone",
+        "session": undone.session,
+        "target": escape(undone.target.as_os_str().as_encoded_bytes()).to_string(),
+        "restored": undone.restored,
+        "removed": undone.removed,
+        "described": undone.described,
+        "problems": undone.problems.len(),
+    })
+}
+
+/// One entry that is not as it was to be.
+pub(super) fn problem(problem: &Problem) -> Value {
+    with("problem", problem_of(problem))
 }
 
 /// The error that ends the command.
@@ -109,18 +151,21 @@ fn progress_of(progress: &Progress) -> Value {
     fields
 }
 
+fn problem_of(problem: &Problem) -> Value {
+    let mut fields = path_of(&problem.path);
+    fields["cause"] = format!("{:?}", problem.cause).to_lowercase().into();
+    fields["detail"] = problem.detail.as_str().into();
+    fields["skipped"] = problem.cause.is_skip().into();
+    fields
+}
+
 /// `path` is escaped for reading; `path_bytes` holds the exact bytes where they are not UTF-8 or were
 /// escaped.
-fn problem_of(problem: &Problem) -> Value {
-    let shown = problem.path.to_string();
-    let mut fields = json!({
-        "path": shown,
-        "cause": format!("{:?}", problem.cause).to_lowercase(),
-        "detail": problem.detail,
-        "skipped": problem.cause.is_skip(),
-    });
-    if shown.as_bytes() != problem.path.as_bytes() {
-        fields["path_bytes"] = problem.path.as_bytes().into();
+fn path_of(path: &EntryPath) -> Value {
+    let shown = path.to_string();
+    let mut fields = json!({ "path": shown });
+    if shown.as_bytes() != path.as_bytes() {
+        fields["path_bytes"] = path.as_bytes().into();
     }
     fields
 }

@@ -3,14 +3,20 @@
 mod args;
 mod consent;
 mod demo;
+mod endpoint;
 mod exit;
 mod format;
 mod id;
 mod json;
 mod output;
+mod peers;
 mod ping;
 mod receive;
+mod rules;
 mod send;
+mod serve;
+mod sync;
+mod undo;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -58,6 +64,10 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     match arguments.command {
         Command::Send(command) => send::run(command, &state()?).await,
         Command::Receive(command) => receive::run(command, &state()?).await,
+        Command::Serve(command) => serve::run(command, &state()?).await,
+        Command::Sync(command) => sync::run(*command, &state()?).await,
+        Command::Peers(command) => peers::run(command, &state()?),
+        Command::Undo(command) => undo::run(&command),
         Command::Id(command) => id::run(&command, &state()?).await,
         Command::Ping(command) => ping::run(command, &state()?).await,
         Command::Demo(command) => demo::run(command).await,
@@ -69,6 +79,10 @@ impl Command {
         match self {
             Self::Send(command) => command.json,
             Self::Receive(command) => command.json,
+            Self::Serve(command) => command.json,
+            Self::Sync(command) => command.json,
+            Self::Peers(command) => command.wants_json(),
+            Self::Undo(command) => command.json,
             Self::Id(command) => command.json,
             Self::Ping(command) => command.json,
             Self::Demo(_) => false,

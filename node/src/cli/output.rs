@@ -9,7 +9,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ketch::{
     swarm::TransportKind,
-    transfer::{Event, Progress, Report},
+    transfer::{Change, Event, Progress, Report},
     tree::Unfinished,
 };
 use ketch_protocol::{
@@ -28,6 +28,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) enum Side {
     Sender,
     Receiver,
+    /// Either side of a sync: both print the same.
+    Sync,
 }
 
 /// Renders events.
@@ -35,6 +37,10 @@ pub(crate) enum Side {
 pub(crate) struct Output {
     side: Side,
     form: Form,
+    /// Whether every change is shown, or removals alone.
+    itemize: bool,
+    /// Of a preview: what would change.
+    preview: Option<Changes>,
     /// Speed is measured over what crossed since the session was admitted, or a person agreed.
     admitted: Option<Instant>,
     transport: Option<TransportKind>,
@@ -57,11 +63,27 @@ impl Output {
         } else {
             Form::Lines { last: Instant::now() }
         };
-        Self { side, form, admitted: None, transport: None, estimate: None }
+        Self { side, form, itemize: false, preview: None, admitted: None, transport: None, estimate: None }
+    }
+
+    /// Shows every change of the target, or removals alone.
+    pub(crate) fn itemizing(self, itemize: bool) -> Self {
+        Self { itemize, ..self }
+    }
+
+    /// Shows what would change, all of it.
+    pub(crate) fn previewing(self) -> Self {
+        Self { itemize: true, preview: Some(Changes::default()), ..self }
     }
 
     /// Shows an event; consent is not asked here.
     pub(crate) fn show(&mut self, event: &Event) {
+        if let Event::Changed { change, .. } = event {
+            self.preview.iter_mut().for_each(|changes| changes.count(*change));
+            if *change != Change::Removed && !self.itemize {
+                return;
+            }
+        }
         if matches!(self.form, Form::Json)
             && let Some(object) = json::event(event)
         {
@@ -90,10 +112,16 @@ impl Output {
             }
             // The time a person took is no part of the rate, and asking took the live line away.
             Event::Agreed => self.begin(),
+            Event::Retrying { why, wait } => {
+                self.clear();
+                self.say(&format!("{why}; trying again in {}", format::rough(*wait)));
+            }
             Event::TurnedAway { peer, why } => self.say(&format!("turned away {peer}: {why}")),
             Event::Problem(problem) => self.say(&problem.to_string()),
             Event::Progress(progress) => self.progress(progress),
-            Event::Consult(_) => {}
+            Event::Changed { change, path } => self.result(&format!("{change:<9} {path}")),
+            // Of a node that serves shares, which shows it itself.
+            Event::Consult(_) | Event::Began { .. } => {}
             Event::SessionEnded { peer, outcome } => self.session_ended(&peer.to_string(), outcome),
         }
     }
@@ -107,12 +135,24 @@ impl Output {
         }
     }
 
+    /// Prints a line of the results.
+    fn result(&self, line: &str) {
+        match &self.form {
+            Form::Json => {}
+            Form::Terminal(bar) => bar.suspend(|| print_result(line)),
+            Form::Lines { .. } => print_result(line),
+        }
+    }
+
     /// Prints the result of a session.
     pub(crate) fn summary(&self, report: &Report) {
         self.clear();
         match &self.form {
             Form::Json => print_json(&json::done(report)),
-            Form::Terminal(_) | Form::Lines { .. } => print_result(&summary_line(self.side, report)),
+            Form::Terminal(_) | Form::Lines { .. } => print_result(&match &self.preview {
+                Some(changes) => preview_line(changes, report),
+                None => summary_line(self.side, report),
+            }),
         }
     }
 
@@ -175,6 +215,41 @@ impl Output {
     }
 }
 
+/// How many entries change in each way.
+#[derive(Debug, Default)]
+struct Changes {
+    created: u64,
+    updated: u64,
+    described: u64,
+    removed: u64,
+}
+
+impl Changes {
+    fn count(&mut self, change: Change) {
+        *match change {
+            Change::Created => &mut self.created,
+            Change::Updated => &mut self.updated,
+            Change::Described => &mut self.described,
+            Change::Removed => &mut self.removed,
+        } += 1;
+    }
+}
+
+fn preview_line(changes: &Changes, report: &Report) -> String {
+    let Changes { created, updated, described, removed } = *changes;
+    let counted = [(created, "create"), (updated, "update"), (described, "describe"), (removed, "remove")]
+        .map(|(number, what)| format!("{what} {}", format::count(number)));
+    let Counts { listed, kept, skipped, failed, .. } = report.counts;
+    let mut line = format!("would {} of {}", counted.join(", "), format::entries(listed));
+    for (number, what) in [(kept, "keep"), (skipped, "skip"), (failed, "fail with")] {
+        if number > 0 {
+            line.push_str(&format!(", {what} {}", format::count(number)));
+        }
+    }
+    line.push_str(&format!(": {} of content", format::bytes(report.planned_bytes)));
+    line
+}
+
 /// `offering 1,234 entries, 52.1 MB`.
 pub(crate) fn of_totals(totals: &Totals) -> String {
     format!("{}, {}", format::entries(totals.entries), format::bytes(totals.bytes))
@@ -227,11 +302,12 @@ fn time_left(progress: &Progress, all: Totals, elapsed: Duration) -> Option<Dura
     Some(elapsed.mul_f64(left as f64 / progress.moved_bytes as f64))
 }
 
-fn summary_line(side: Side, report: &Report) -> String {
+pub(crate) fn summary_line(side: Side, report: &Report) -> String {
     let Counts { listed, sent, kept, skipped, failed, removed, problems: _ } = report.counts;
     let verb = match side {
         Side::Sender => "sent",
         Side::Receiver => "stored",
+        Side::Sync => "changed",
     };
     let mut line = format!("{verb} {} of {}", format::count(sent), format::entries(listed));
     for (number, what) in [(kept, "kept"), (skipped, "skipped"), (failed, "failed"), (removed, "removed")] {
@@ -329,7 +405,7 @@ mod tests {
     fn a_summary_names_what_was_not_stored() {
         let counts = Counts { listed: 5, sent: 2, kept: 1, skipped: 1, failed: 1, removed: 0, problems: 2 };
         let (ready, durable) = (Duration::from_secs(1), Duration::from_secs(2));
-        let report = Report { counts, moved_bytes: 1000, found_bytes: 0, ready, durable };
+        let report = Report { counts, moved_bytes: 1000, found_bytes: 0, planned_bytes: 0, ready, durable };
         let expected = "stored 2 of 5 entries, 1 kept, 1 skipped, 1 failed: \
                         1.0 kB in 1.000 s (1.0 kB/s), durable after 2.000 s";
         assert_eq!(summary_line(Side::Receiver, &report), expected);

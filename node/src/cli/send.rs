@@ -16,7 +16,7 @@ use ketch::{
         Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, TransportKind,
         address::{is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
     },
-    transfer::{self, Event},
+    transfer,
     tree::{Source, SourceError},
     trust::{HeldOffer, OfferRequest, Offers, Ticket, offers::Opened, qr},
 };
@@ -61,10 +61,10 @@ fn exit_of(accounts: &[Counts]) -> Exit {
 }
 
 /// Runs `work` and shows its events, those that are left at its end too.
-pub(super) async fn show_while<T>(
+pub(super) async fn show_while<T, E>(
     work: impl Future<Output = T>,
-    events: &mut mpsc::Receiver<Event>,
-    mut show: impl FnMut(Event),
+    events: &mut mpsc::Receiver<E>,
+    mut show: impl FnMut(E),
 ) -> T {
     let mut work = std::pin::pin!(work);
     loop {
@@ -190,7 +190,7 @@ fn everywhere(addresses: &[Multiaddr]) -> Vec<Multiaddr> {
 
 /// Addresses worth a place in a ticket: what another machine can dial, and if there is none what this one can.
 /// Sorted, since listeners report them in any order and the same offer should have the same ticket.
-fn addresses_to_share(mut addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
+pub(super) fn addresses_to_share(mut addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
     addresses.sort();
     let is_near = |address: &Multiaddr| is_loopback(address) || is_link_local(address);
     let (near, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_near);

@@ -6,13 +6,18 @@ use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 
 /// The address with port 0, which stands for any.
 pub fn with_any_port(address: &Multiaddr) -> Multiaddr {
+    with_port(address, 0)
+}
+
+/// The address with another port.
+pub fn with_port(address: &Multiaddr, port: u16) -> Multiaddr {
     address
         .iter()
         .map(|part| {
             if matches!(part, Protocol::Tcp(_)) {
-                Protocol::Tcp(0)
+                Protocol::Tcp(port)
             } else if matches!(part, Protocol::Udp(_)) {
-                Protocol::Udp(0)
+                Protocol::Udp(port)
             } else {
                 part
             }

@@ -1,17 +1,10 @@
 //! A data stream of the receiver: its async half, which moves blocks to where they are stored.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex};
 
 use futures::AsyncWriteExt as _;
-use ketch_protocol::{
-    io::{StreamKind, pump_in},
-    limits::{BLOCK_BYTES, HELLO_TIMEOUT_S},
-    message::SessionId,
-};
-use tokio::{sync::mpsc, time::timeout};
+use ketch_protocol::{io::pump_in, limits::BLOCK_BYTES};
+use tokio::sync::mpsc;
 
 use super::{
     blocking, lock,
@@ -21,19 +14,8 @@ use super::{
 };
 use crate::swarm::Stream;
 
-/// Stores what a stream of the sender brings.
-pub(super) async fn bring(
-    mut stream: Stream,
-    session: SessionId,
-    store: Arc<Store>,
-    report: mpsc::Sender<Work>,
-) {
-    let kind = timeout(Duration::from_secs(HELLO_TIMEOUT_S), StreamKind::read(&mut stream)).await;
-    match kind {
-        Ok(Ok(StreamKind::Data(named))) if named == session => {}
-        // A stream of something else is not ours to answer; dropping it resets it.
-        Ok(_) | Err(_) => return,
-    }
+/// Stores what a data stream of the session brings.
+pub(super) async fn bring(mut stream: Stream, store: Arc<Store>, report: mpsc::Sender<Work>) {
     let storing = Arc::new(Mutex::new(Storing::new(store)));
     let pumped = pump_in(&mut stream, BLOCK_BYTES, |block| take(Arc::clone(&storing), block, &report)).await;
     let ended = pumped.and_then(|()| lock(&storing).finish().map_err(|error| Broken(error.to_string())));

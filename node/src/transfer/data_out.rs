@@ -12,15 +12,14 @@ use ketch_protocol::{
 };
 
 use super::{
-    blocking, lock,
+    blocking,
+    known_tree::KnownTree,
+    lock,
     pulse::Broken,
     queue::{Piece, Queue},
     reading::Reading,
 };
-use crate::{
-    swarm::{Connection, Stream, TransportKind},
-    tree::Source,
-};
+use crate::swarm::{Connection, Stream, TransportKind};
 
 /// Bytes that the data streams of a session have read.
 #[derive(Debug, Default)]
@@ -44,7 +43,7 @@ pub(super) struct DataOut {
     pub(super) connection: Connection,
     pub(super) session: SessionId,
     pub(super) queue: Arc<Queue>,
-    pub(super) source: Source,
+    pub(super) tree: KnownTree,
     pub(super) moved: Arc<Moved>,
 }
 
@@ -78,7 +77,7 @@ impl DataOut {
     }
 
     fn reading(&self, piece: Piece) -> Arc<Mutex<Reading>> {
-        let mut reading = Reading::new(self.source.clone());
+        let mut reading = Reading::new(&self.tree);
         reading.begin(piece);
         Arc::new(Mutex::new(reading))
     }

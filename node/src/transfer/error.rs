@@ -1,14 +1,36 @@
 //! Why a transfer did not come to its end.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use ketch_protocol::session::SessionError;
 
+use super::known_tree::OpenError;
 use crate::{
+    state::show,
     swarm::{DialError, StreamError, TransportKind},
     tree::{TargetError, Unfinished},
     trust::offers::OffersError,
 };
+
+/// Why there is no session with a peer.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// It could not be reached.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// No control stream could be opened.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The control stream failed before the session began.
+    #[error("opening the session")]
+    Control(#[source] io::Error),
+    /// The peer is connected and says nothing.
+    #[error("opening the session: no answer within {seconds} s")]
+    Silent {
+        /// How long it was waited for, in seconds.
+        seconds: u64,
+    },
+}
 
 /// Why nothing, or not all, was received.
 #[derive(Debug, thiserror::Error)]
@@ -27,19 +49,7 @@ pub enum ReceiveError {
     },
     /// The sender could not be reached.
     #[error(transparent)]
-    Dial(#[from] DialError),
-    /// No control stream could be opened.
-    #[error(transparent)]
-    Stream(#[from] StreamError),
-    /// The control stream failed before the session began.
-    #[error("opening the session")]
-    Control(#[source] io::Error),
-    /// The sender is connected and says nothing.
-    #[error("opening the session: no answer within {seconds} s")]
-    Silent {
-        /// How long it was waited for, in seconds.
-        seconds: u64,
-    },
+    Connect(#[from] ConnectError),
     /// The session ended early.
     #[error("{error}")]
     Session {
@@ -60,6 +70,45 @@ fn over(transport: Option<TransportKind>) -> String {
     transport.map_or_else(|| "that can be dialed".into(), |transport| format!("for {transport}"))
 }
 
+/// Why a target does not have what its source has.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The source can't be opened.
+    #[error("cannot open {}", show(.path))]
+    Source {
+        /// What was named.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The tree on this side can't be listed as it was asked for.
+    #[error(transparent)]
+    Tree(#[from] OpenError),
+    /// The target can't be written.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The target can't be looked at.
+    #[error("looking at the target")]
+    LookAtTarget(#[source] io::Error),
+    /// The peer could not be reached.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The session ended early.
+    #[error("{error}")]
+    Session {
+        /// Why.
+        error: SessionError,
+        /// What is kept of large files for the next try.
+        unfinished: Unfinished,
+    },
+    /// Stopped while no session ran.
+    #[error("interrupted")]
+    Interrupted,
+    /// The system gave no random numbers.
+    #[error("making a session id")]
+    Random(#[source] getrandom::Error),
+}
+
 /// Why an offer ended without its uses being spent.
 #[derive(Debug, thiserror::Error)]
 pub enum OfferError {
@@ -75,6 +124,14 @@ pub enum OfferError {
     /// Stopped by its user.
     #[error("interrupted")]
     Interrupted,
+    /// The node has stopped.
+    #[error("the node has stopped")]
+    Stopped,
+}
+
+/// Why shares are served no longer.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
     /// The node has stopped.
     #[error("the node has stopped")]
     Stopped,

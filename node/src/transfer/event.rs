@@ -1,9 +1,10 @@
 //! What a transfer tells whoever started it.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use ketch_protocol::{
-    message::{Counts, Totals},
+    message::{Counts, Fate, Place, Totals},
+    path::EntryPath,
     problem::Problem,
     session::{SessionError, receiver::Answer},
 };
@@ -24,6 +25,27 @@ pub enum Event {
         peer: PeerId,
         /// Why, for the local user only.
         why: String,
+    },
+    /// A peer was admitted to a share.
+    Began {
+        /// Where it works.
+        place: Place,
+        /// What it does there.
+        direction: Direction,
+    },
+    /// An entry of the target was changed; in a preview, it would have been.
+    Changed {
+        /// How.
+        change: Change,
+        /// Which.
+        path: EntryPath,
+    },
+    /// A connection was lost, and a new one will be made.
+    Retrying {
+        /// What was lost.
+        why: String,
+        /// How long that will be waited with.
+        wait: Duration,
     },
     /// The sender has admitted the receiver; the session runs.
     Admitted {
@@ -47,6 +69,62 @@ pub enum Event {
         /// How it ended.
         outcome: Result<Report, SessionError>,
     },
+}
+
+/// What a node that serves shares tells.
+#[derive(Debug)]
+pub struct ServeEvent {
+    /// Which session, by its number since the node began to serve.
+    pub session: u64,
+    /// With whom.
+    pub peer: PeerId,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What became of an entry of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It was not there before.
+    Created,
+    /// It was something different.
+    Updated,
+    /// Its mode, times, owner or attributes were different.
+    Described,
+    /// It is gone.
+    Removed,
+}
+
+impl Change {
+    /// What a fate changes, if anything.
+    pub(super) fn of(fate: Fate) -> Option<Self> {
+        match fate {
+            Fate::Created => Some(Self::Created),
+            Fate::Updated => Some(Self::Updated),
+            Fate::Described => Some(Self::Described),
+            Fate::Kept | Fate::Skipped => None,
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Described => "described",
+            Self::Removed => "removed",
+        })
+    }
+}
+
+/// Which way content goes, seen from the side that dialed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// To the side that dialed.
+    Pull,
+    /// From the side that dialed.
+    Push,
 }
 
 /// How bytes travel to a peer.
@@ -79,7 +157,7 @@ pub struct Consultation {
     /// Whether that is all.
     pub complete: bool,
     /// Some of the names, those whose last or any component begins with a dot first, not escaped yet.
-    pub names: Vec<ketch_protocol::path::EntryPath>,
+    pub names: Vec<EntryPath>,
     /// Takes the answer. Dropping it declines.
     pub reply: oneshot::Sender<Answer>,
 }
@@ -108,6 +186,8 @@ pub struct Report {
     pub moved_bytes: u64,
     /// Bytes that were there already: found equal, or left by an earlier session and checked.
     pub found_bytes: u64,
+    /// In a preview, bytes of content that would have crossed.
+    pub planned_bytes: u64,
     /// From the first hello, or from a person's consent, until every file had its final name.
     pub ready: Duration,
     /// From then until everything was as durable as asked; the sender takes the word of the

@@ -7,7 +7,8 @@ use ketch_protocol::{
 };
 use tokio::sync::mpsc;
 
-use crate::tree::{Found, Scan, Source};
+use super::known_tree::KnownTree;
+use crate::tree::{Found, Scan, Source, SourceError};
 
 /// Batches scanned ahead of the session.
 const BATCHES_AHEAD: usize = 4;
@@ -20,13 +21,20 @@ pub(super) struct Listed {
     fill: Fill,
 }
 
-/// Scans on a thread of the blocking pool; the channel ends with the scan.
-pub(super) fn list(source: Source) -> mpsc::Receiver<Listed> {
+/// Scans on a thread of the blocking pool; the channel ends with the scan, or with why there is none.
+pub(super) fn list(tree: KnownTree) -> mpsc::Receiver<Result<Listed, SourceError>> {
     let (batches, listed) = mpsc::channel(BATCHES_AHEAD);
     tokio::task::spawn_blocking(move || {
-        let mut scan = source.scan();
+        let mut scan = match tree.list() {
+            Ok(scan) => scan,
+            Err(error) => {
+                // The session has ended if nobody takes it.
+                let _ = batches.blocking_send(Err(error));
+                return;
+            }
+        };
         while let Some(batch) = next_batch(&mut scan) {
-            if batches.blocking_send(batch).is_err() {
+            if batches.blocking_send(Ok(batch)).is_err() {
                 return;
             }
         }

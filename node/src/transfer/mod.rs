@@ -1,35 +1,50 @@
 //! One session between two peers: joins the decisions of `ketch-protocol`, the streams of a connection and
 //! the trees on disk through bounded queues.
 //!
-//! [`receive`] runs the receiver, [`offer`](fn@offer) the sender; both tell what happens as [`Event`]s. A
+//! [`receive`] runs the receiver, [`offer`](fn@offer) the sender; [`sync`](fn@sync) runs either role with a
+//! peer that runs the other one in [`serve`](fn@serve). All tell what happens as [`Event`]s. A
 //! data stream has two halves: an async one that moves blocks (`data_in`, `data_out`), and a blocking one
 //! (`reading`, `storing`) that turns files into blocks or blocks into files, many small files at a time.
 
+mod arrivals;
+mod beside;
+mod connect;
 mod data_in;
 mod data_out;
 mod error;
 mod event;
+mod known_tree;
 mod line;
 mod listing;
 mod offer;
+mod places;
 mod planning;
+mod preview;
 mod pulse;
 mod queue;
 mod reading;
 mod receive;
 mod receiving;
 mod registry;
+mod retry;
 mod sending;
+mod serve;
+mod sides;
 mod storing;
+mod sync;
+mod targets;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ketch_protocol::message::SessionId;
 
-pub use error::{OfferError, ReceiveError};
-pub use event::{Consultation, Event, Progress, Report, Route};
+pub use error::{ConnectError, OfferError, ReceiveError, ServeError, SyncError};
+pub use event::{Change, Consultation, Direction, Event, Progress, Report, Route, ServeEvent};
+pub use known_tree::OpenError;
 pub use offer::{OfferRequest, offer};
 pub use receive::{ReceiveRequest, receive};
+pub use serve::serve;
+pub use sync::{SyncRequest, sync};
 
 /// How files are laid on data streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,30 +3,28 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use ketch_protocol::{
-    io::StreamKind,
-    limits::HELLO_TIMEOUT_S,
-    message::{Ask, Claim, Counts, TargetView},
+    message::{Ask, Claim, Counts, TargetView, Totals},
     problem::Reason,
     session::SessionError,
 };
-use tokio::{
-    sync::mpsc,
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Layout, OfferError,
+    arrivals::{Arrivals, Router},
     event::{Event, Report},
+    known_tree::KnownTree,
+    line::Line,
     listing::count,
     lock,
-    sending::{Outgoing, Sending},
+    places::Places,
+    sending::{self, Admission, Denial, Sending},
 };
 use crate::{
     swarm::{Connection, Inbound, PeerId, Stream},
@@ -34,11 +32,10 @@ use crate::{
     trust::{HeldOffer, offer::Refusal, offers::AdmitError},
 };
 
-/// Sessions at once, admitted ones and strangers that have said nothing yet.
-const SESSIONS: usize = 64;
+/// Sessions at once, admitted ones and strangers that have not asked yet.
+pub(super) const SESSIONS: usize = 64;
 
-/// Sessions of one peer at once: the one it needs and those that are just being replaced. Without a bound,
-/// one peer that opens streams and says nothing would take all places.
+/// Sessions of one peer at once: the one it needs and those that are just being replaced.
 const SESSIONS_PER_PEER: usize = 4;
 
 /// What to offer, and how.
@@ -60,20 +57,19 @@ pub async fn offer(
     events: &mpsc::Sender<Event>,
     stop: &CancellationToken,
 ) -> Result<Vec<Counts>, OfferError> {
-    let outgoing = Outgoing {
-        source: request.source,
-        layout: request.layout,
-        estimate: Arc::default(),
-        events: events.clone(),
-    };
-    start_counting(&outgoing);
+    let OfferRequest { offer, source, layout } = request;
+    let estimate = Arc::default();
+    start_counting(source.clone(), Arc::clone(&estimate), events.clone());
     let offering = Offering {
-        single: request.offer.uses_left() == 1,
-        offer: Arc::new(Mutex::new(request.offer)),
-        outgoing,
+        single: offer.uses_left() == 1,
+        offer: Arc::new(Mutex::new(offer)),
+        source,
+        layout,
+        estimate,
+        events: events.clone(),
         admitted: Arc::default(),
         sessions: JoinSet::new(),
-        places: HashMap::new(),
+        places: Places::new(SESSIONS_PER_PEER),
         begun: 0,
         spent: Vec::new(),
     };
@@ -84,11 +80,14 @@ struct Offering {
     offer: Arc<Mutex<HeldOffer>>,
     /// Whether it was good for one receiver when it began.
     single: bool,
-    outgoing: Outgoing,
+    source: Source,
+    layout: Layout,
+    /// What the tree was counted to be, once it was.
+    estimate: Arc<OnceLock<Totals>>,
+    events: mpsc::Sender<Event>,
     admitted: Arc<Mutex<Admitted>>,
     sessions: JoinSet<Ended>,
-    /// By peer, held once here and once by each of its sessions.
-    places: HashMap<PeerId, Arc<()>>,
+    places: Places,
     begun: u64,
     spent: Vec<Counts>,
 }
@@ -109,11 +108,13 @@ impl Offering {
         inbound: &mut Inbound,
         stop: &CancellationToken,
     ) -> Result<Vec<Counts>, OfferError> {
+        // Content is of no use to a sender: nothing is registered, so data streams are reset.
+        let mut arrivals = Arrivals::new(inbound, Router::default());
         let mut expiry = pin!(expire(lock(&self.offer).expires_s()));
         let mut expired = false;
         while !expired || !lock(&self.admitted).is_empty() {
             tokio::select! {
-                arrived = inbound.next(), if self.sessions.len() < SESSIONS => {
+                arrived = arrivals.next(), if self.sessions.len() < SESSIONS => {
                     let Some((connection, stream)) = arrived else { return Err(OfferError::Stopped) };
                     self.start(connection, stream, stop);
                 }
@@ -135,29 +136,25 @@ impl Offering {
 
     /// Begins a session. The stream of a peer that has too many is reset.
     fn start(&mut self, connection: Connection, stream: Stream, stop: &CancellationToken) {
-        let Some(place) = self.place(connection.peer()) else { return };
+        let Some(place) = self.places.take(connection.peer()) else { return };
         self.begun += 1;
         let (number, peer, own_stop) = (self.begun, connection.peer(), stop.child_token());
         let judge = Judge {
             offer: Arc::clone(&self.offer),
+            source: self.source.clone(),
+            estimate: Arc::clone(&self.estimate),
             admitted: Arc::clone(&self.admitted),
             peer,
             number,
             stop: own_stop.clone(),
         };
-        let outgoing = self.outgoing.clone();
+        let sending =
+            Sending::new(connection, self.layout, sending::Judge::Offer(judge), self.events.clone());
         self.sessions.spawn(async move {
-            let outcome = answer(connection, stream, outgoing, judge, own_stop).await;
+            let outcome = sending.run(Line::new(stream), &own_stop).await;
             drop(place);
             Ended { number, peer, outcome }
         });
-    }
-
-    /// A place for one more session of a peer, free again when it is dropped.
-    fn place(&mut self, peer: PeerId) -> Option<Arc<()>> {
-        self.places.retain(|_, place| Arc::strong_count(place) > 1);
-        let place = self.places.entry(peer).or_default();
-        (Arc::strong_count(place) <= SESSIONS_PER_PEER).then(|| Arc::clone(place))
     }
 
     /// Notes the end of a session; the end of the offer, if it is.
@@ -175,7 +172,7 @@ impl Offering {
             let _ = lock(&self.offer).release(peer);
         }
         // Nobody listens any more: the offer goes on.
-        let _ = self.outgoing.events.send(Event::SessionEnded { peer, outcome }).await;
+        let _ = self.events.send(Event::SessionEnded { peer, outcome }).await;
         let Some(counts) = counts else { return fatal.map(|error| Err(OfferError::Session(error))) };
         self.spent.push(counts);
         match lock(&self.offer).spend(peer) {
@@ -199,6 +196,8 @@ impl Offering {
 /// Decides about one peer's ask.
 pub(super) struct Judge {
     offer: Arc<Mutex<HeldOffer>>,
+    source: Source,
+    estimate: Arc<OnceLock<Totals>>,
     admitted: Arc<Mutex<Admitted>>,
     peer: PeerId,
     number: u64,
@@ -207,7 +206,13 @@ pub(super) struct Judge {
 
 impl Judge {
     /// Admits the peer, or says why not, for the local user.
-    pub(super) fn admit(&self, ask: &Ask) -> Result<(), AdmitError> {
+    pub(super) fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
+        self.reserve(ask).map_err(|error| Denial::Silent(error.to_string()))?;
+        let tree = KnownTree::offered(self.source.clone());
+        Ok(Admission { tree, estimate: self.estimate.get().copied() })
+    }
+
+    fn reserve(&self, ask: &Ask) -> Result<(), AdmitError> {
         let (Claim::Ticket(secret), TargetView::Empty | TargetView::Occupied) = (&ask.claim, ask.target)
         else {
             return Err(Refusal::Claim.into());
@@ -218,24 +223,6 @@ impl Judge {
             replaced.cancel();
         }
         Ok(())
-    }
-}
-
-/// Runs the session that a peer begins on a stream.
-async fn answer(
-    connection: Connection,
-    mut stream: Stream,
-    outgoing: Outgoing,
-    judge: Judge,
-    stop: CancellationToken,
-) -> Result<Report, SessionError> {
-    let lost = |detail: String| SessionError::Lost { awaited: "the kind of a stream", detail };
-    let kind = timeout(Duration::from_secs(HELLO_TIMEOUT_S), StreamKind::read(&mut stream)).await;
-    match kind {
-        Ok(Ok(StreamKind::Control)) => Sending::new(connection, outgoing, judge).run(stream, &stop).await,
-        Ok(Ok(StreamKind::Data(_))) => Err(lost("content came to a sender".into())),
-        Ok(Err(error)) => Err(lost(error.to_string())),
-        Err(_) => Err(lost(format!("nothing came within {HELLO_TIMEOUT_S} s"))),
     }
 }
 
@@ -259,8 +246,7 @@ async fn expire(expires_s: Option<u64>) {
 }
 
 /// Counts the tree beside everything else, so that receivers can be told how much it is.
-fn start_counting(outgoing: &Outgoing) {
-    let Outgoing { source, estimate, events, .. } = outgoing.clone();
+fn start_counting(source: Source, estimate: Arc<OnceLock<Totals>>, events: mpsc::Sender<Event>) {
     tokio::task::spawn_blocking(move || {
         let totals = *estimate.get_or_init(|| count(&source));
         // Nobody listens any more.

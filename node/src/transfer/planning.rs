@@ -1,27 +1,145 @@
 //! Compares announced entries with the target, in their order: the blocking work between the manifest and
-//! the content.
+//! the content, and at the end the removal of what was not listed.
 
 use std::sync::Arc;
 
 use ketch_protocol::{
+    difference::Narrowing,
     manifest::{Entry, EntryId},
-    message::Run,
+    message::{Removal, Run, Totals},
+    path::EntryPath,
     problem::{Cause, Problem, Reason},
     record::segment::Span,
     session::{Stop, receiver::Outcome},
 };
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    registry::{Awaited, Comparison, Incoming},
+    beside::{Beside, approve},
+    receiving::Work,
+    registry::{self, Awaited, Incoming},
     storing::{EndCause, Store, Stored, await_content},
 };
-use crate::tree::{Link, Plan, Trouble};
+use crate::tree::{Approved, Link, Plan, Trouble};
+
+/// Paths that are told to be removed at a time.
+const REMOVED_AT_A_TIME: usize = 1_024;
+
+/// What the planner is told.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// The trees were compared: what of the target equals nothing of the sender. Comes first, if it comes.
+    Compared {
+        /// What differs; nothing where there is nothing to do.
+        narrowing: Option<Box<Narrowing>>,
+        /// Entries of the target before the session.
+        own_entries: u64,
+    },
+    /// The sender or this side has a problem there: nothing is removed at this path or below.
+    Spare(EntryPath),
+    /// Compare these with the target and make what has no content.
+    Plan {
+        /// Id of the first; the others follow.
+        first: EntryId,
+        /// The entries.
+        entries: Vec<Arc<Entry>>,
+    },
+    /// Nothing else is open than what waits for others.
+    Others {
+        /// All that was listed, once that is complete.
+        listed: Option<Totals>,
+    },
+    /// Everything is settled.
+    Finish {
+        /// All that was listed.
+        listed: Totals,
+    },
+}
+
+/// What a planner works on.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) store: Arc<Store>,
+    /// What the target could take when the session began.
+    pub(super) free_bytes: u64,
+    /// What is to be removed.
+    pub(super) removal: Removal,
+}
+
+/// Plans one batch after another until the session ends or everything is in place.
+pub(super) fn plan_all(task: Task, mut orders: mpsc::UnboundedReceiver<Order>, report: &mpsc::Sender<Work>) {
+    let (comparison, mut next) = Comparison::receive(&mut orders);
+    let mut planning = Planning {
+        space: Space { free_bytes: task.free_bytes, needed_bytes: 0 },
+        beside: comparison.beside(task.removal),
+        task,
+        own_entries: comparison.own_entries,
+        waiting: Vec::new(),
+        approved: None,
+    };
+    while let Some(order) = next {
+        if planning.follow(order, report).is_none() {
+            return;
+        }
+        next = orders.blocking_recv();
+    }
+}
+
+/// What is told before the first batch.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    narrowing: Option<Box<Narrowing>>,
+    spared: Vec<EntryPath>,
+    /// Entries of the target before the session.
+    pub(super) own_entries: u64,
+}
+
+impl Comparison {
+    /// Hears it, and the order that follows it.
+    pub(super) fn receive(orders: &mut mpsc::UnboundedReceiver<Order>) -> (Self, Option<Order>) {
+        let mut heard = Self::default();
+        loop {
+            match orders.blocking_recv() {
+                // The sender's problems come before the comparison.
+                Some(Order::Spare(path)) => heard.spared.push(path),
+                Some(Order::Compared { narrowing, own_entries }) => {
+                    (heard.narrowing, heard.own_entries) = (narrowing, own_entries);
+                }
+                next @ (Some(Order::Plan { .. } | Order::Others { .. } | Order::Finish { .. }) | None) => {
+                    return (heard, next);
+                }
+            }
+        }
+    }
+
+    /// What the target has beside what is announced.
+    pub(super) fn beside(&self, removal: Removal) -> Beside<impl Iterator<Item = Entry>> {
+        let own = self.narrowing.iter().flat_map(|narrowing| narrowing.unmatched_entries());
+        let mut beside = Beside::new(own, removal);
+        self.spared.iter().for_each(|path| beside.spare(path));
+        beside
+    }
+}
 
 /// Plans one batch after another.
-#[derive(Debug)]
-pub(super) struct Planning {
-    store: Arc<Store>,
+struct Planning<I: Iterator> {
+    task: Task,
     space: Space,
+    own_entries: u64,
+    /// What the target has beside what is announced.
+    beside: Beside<I>,
+    /// What can be planned only after others.
+    waiting: Vec<(EntryId, Arc<Entry>, Waits)>,
+    approved: Option<Approved>,
+}
+
+/// What an entry waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// The file that it is another name of.
+    ForFile,
+    /// The removal of a directory in its place.
+    ForRoom,
 }
 
 /// Guards against a disk that cannot hold what is coming.
@@ -31,29 +149,43 @@ struct Space {
     needed_bytes: u64,
 }
 
-impl Planning {
-    /// `free_bytes` is what the target could take when the session began.
-    pub(super) fn new(store: Arc<Store>, free_bytes: u64) -> Self {
-        Self { store, space: Space { free_bytes, needed_bytes: 0 } }
+impl<I: Iterator<Item = Entry>> Planning<I> {
+    /// Does as it is told; `None` when there is nothing more to do.
+    fn follow(&mut self, order: Order, report: &mpsc::Sender<Work>) -> Option<()> {
+        let work = match order {
+            Order::Compared { .. } => return Some(()),
+            Order::Spare(path) => {
+                self.beside.spare(&path);
+                return Some(());
+            }
+            Order::Plan { first, entries } => Work::Stored(self.plan(first, &entries)),
+            Order::Others { listed } => match self.plan_others(listed, report) {
+                Ok(stored) => Work::Stored(stored),
+                Err(stop) => Work::Stop(stop),
+            },
+            Order::Finish { listed } => {
+                let work = self.finish(listed, report).unwrap_or_else(Work::Stop);
+                // The session has ended if nobody takes it.
+                let _ = report.blocking_send(work);
+                return None;
+            }
+        };
+        report.blocking_send(work).ok()
     }
 
     /// Plans a batch and lets its content in. Ends early when the session can't go on.
-    pub(super) fn plan(&mut self, first: EntryId, entries: &[Arc<Entry>]) -> Stored {
-        let mut stored = Stored::default();
-        let mut awaited = Vec::new();
+    fn plan(&mut self, first: EntryId, entries: &[Arc<Entry>]) -> Stored {
+        let (mut stored, mut awaited) = (Stored::default(), Vec::new());
+        let waited = self.waiting.len();
         for (entry, id) in entries.iter().zip(first.0..) {
-            match self.plan_entry(EntryId(id), entry, &mut awaited) {
-                Ok(outcome) => stored.outcomes.push((EntryId(id), outcome)),
-                Err(Trouble::Problem(problem)) => {
-                    stored.outcomes.push((EntryId(id), Outcome::Problem(problem)));
-                }
-                Err(Trouble::Guard { reason, path, source }) => {
-                    stored.end = Some(EndCause::Stop(Stop::at(path, reason, source)));
-                    break;
-                }
+            let planned = self.plan_entry(EntryId(id), entry, &mut awaited);
+            note(EntryId(id), planned, &mut stored);
+            if stored.end.is_some() {
+                break;
             }
         }
-        self.store.registry.plan(awaited, EntryId(first.0 + entries.len() as u64));
+        self.task.store.registry.plan(awaited, EntryId(first.0 + entries.len() as u64));
+        stored.waiting = self.waiting.len() - waited;
         stored
     }
 
@@ -62,37 +194,45 @@ impl Planning {
         id: EntryId,
         entry: &Arc<Entry>,
         awaited: &mut Vec<(EntryId, Awaited)>,
-    ) -> Result<Outcome, Trouble> {
-        let target = &self.store.target;
-        match target.plan(entry)? {
-            Plan::Settled(fate) => Ok(fate.into()),
-            Plan::Content { .. } => self.plan_content(id, entry, awaited),
+    ) -> Result<Option<Outcome>, Trouble> {
+        let own = self.beside.at(&entry.path);
+        let target = &self.task.store.target;
+        match target.plan_beside(entry, own.as_ref())? {
+            Plan::Settled(fate) => Ok(Some(fate.into())),
+            Plan::Content { .. } => self.plan_content(id, entry, awaited).map(Some),
             Plan::Compare => match target.existing(entry) {
                 Ok(existing) => {
-                    let comparison = Comparison::new(Arc::clone(entry), existing);
+                    let comparison = registry::Comparison::new(Arc::clone(entry), existing);
                     awaited.push((id, Awaited::Digest(Arc::new(comparison))));
-                    Ok(Outcome::Digest)
+                    Ok(Some(Outcome::Digest))
                 }
                 Err(problem) if target.may_replace(entry).is_err() => Err(Trouble::Problem(problem)),
-                Err(_) => self.plan_content(id, entry, awaited),
+                Err(_) => self.plan_content(id, entry, awaited).map(Some),
             },
-            Plan::Link => self.plan_link(entry),
-            Plan::Blocked => Err(unstorable(entry, "a directory is in the way")),
+            Plan::Link => self.plan_link(id, entry),
+            Plan::Blocked => {
+                own.iter().for_each(|own| self.beside.is_extra(own));
+                self.waiting.push((id, Arc::clone(entry), Waits::ForRoom));
+                Ok(None)
+            }
             Plan::Resume { kept_bytes } => {
                 self.space.need(entry, entry.size().saturating_sub(kept_bytes))?;
                 let incoming = Incoming::new(Arc::clone(entry), target.partial(entry)?);
                 let outcome = missing_parts(&incoming);
                 awaited.push((id, Awaited::Ranges(Arc::new(incoming))));
-                Ok(outcome)
+                Ok(Some(outcome))
             }
         }
     }
 
-    /// Links to a file that is there; what is still to come is not waited for.
-    fn plan_link(&self, entry: &Entry) -> Result<Outcome, Trouble> {
-        match self.store.target.link(entry)? {
-            Link::Settled(fate) => Ok(fate.into()),
-            Link::NotYet => Err(unstorable(entry, "the file that it is another name of is not stored yet")),
+    /// Links to a file that is there; one that is still to come is waited for.
+    fn plan_link(&mut self, id: EntryId, entry: &Arc<Entry>) -> Result<Option<Outcome>, Trouble> {
+        match self.task.store.target.link(entry)? {
+            Link::Settled(fate) => Ok(Some(fate.into())),
+            Link::NotYet => {
+                self.waiting.push((id, Arc::clone(entry), Waits::ForFile));
+                Ok(None)
+            }
         }
     }
 
@@ -103,13 +243,113 @@ impl Planning {
         awaited: &mut Vec<(EntryId, Awaited)>,
     ) -> Result<Outcome, Trouble> {
         self.space.need(entry, entry.size())?;
-        awaited.push((id, await_content(&self.store.target, entry)?));
+        awaited.push((id, await_content(&self.task.store.target, entry)?));
         Ok(Outcome::Content)
+    }
+
+    /// Plans what waited for others, now that all of those are settled. What needs room gets it once all that
+    /// was listed is known, since only then it is known what may be removed.
+    fn plan_others(&mut self, listed: Option<Totals>, report: &mpsc::Sender<Work>) -> Result<Stored, Stop> {
+        if let Some(listed) = listed {
+            self.approve(listed)?;
+        }
+        let mut stored = Stored::default();
+        for (id, entry, waits) in std::mem::take(&mut self.waiting) {
+            let planned = match waits {
+                Waits::ForFile => self.link_at_last(&entry).map(|outcome| (outcome, Vec::new())),
+                Waits::ForRoom => self.make_room(id, &entry, report),
+            };
+            let planned = planned.map(|(outcome, awaited)| {
+                awaited.into_iter().for_each(|(id, awaited)| self.task.store.registry.replace(id, awaited));
+                Some(outcome)
+            });
+            note(id, planned, &mut stored);
+            if stored.end.is_some() {
+                break;
+            }
+        }
+        Ok(stored)
+    }
+
+    fn link_at_last(&self, entry: &Entry) -> Result<Outcome, Trouble> {
+        match self.task.store.target.link(entry)? {
+            Link::Settled(fate) => Ok(fate.into()),
+            Link::NotYet => Err(unstorable(entry, "the file that it is another name of is not stored")),
+        }
+    }
+
+    fn make_room(
+        &mut self,
+        id: EntryId,
+        entry: &Arc<Entry>,
+        report: &mpsc::Sender<Work>,
+    ) -> Result<(Outcome, Vec<(EntryId, Awaited)>), Trouble> {
+        let target = self.task.store.target.clone();
+        let Some(approved) = &mut self.approved else {
+            return Err(unstorable(entry, "a directory is in the way, and too much waits for its removal"));
+        };
+        let mut removed = Vec::new();
+        let cleared = target.clear(approved, entry, &mut |path| removed.push(path.clone()));
+        // The session has ended if nobody takes it.
+        let _ = report.blocking_send(Work::Removed(removed));
+        cleared?;
+        let mut awaited = Vec::new();
+        match self.plan_entry(id, entry, &mut awaited)? {
+            Some(outcome) => Ok((outcome, awaited)),
+            None => Err(unstorable(entry, "a directory is in the way")),
+        }
+    }
+
+    /// Weighs what only the target has. Nothing is removed before that.
+    fn approve(&mut self, listed: Totals) -> Result<(), Stop> {
+        if self.approved.is_none() {
+            let extras = self.beside.take_extras();
+            self.approved = approve(extras, self.task.removal, listed, self.own_entries)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is to be removed, completes the directories and makes all durable.
+    fn finish(&mut self, listed: Totals, report: &mpsc::Sender<Work>) -> Result<Work, Stop> {
+        self.approve(listed)?;
+        let mut late = self.remove(report);
+        let target = &self.task.store.target;
+        late.extend(target.finish());
+        let ready = Instant::now();
+        match self.task.store.sync() {
+            Ok(()) => Ok(Work::Finished { late, ready }),
+            Err(error) => Err(Stop::new(Reason::Internal, format_args!("syncing: {error}"))),
+        }
+    }
+
+    fn remove(&mut self, report: &mpsc::Sender<Work>) -> Vec<Problem> {
+        let Some(approved) = self.approved.take() else { return Vec::new() };
+        let mut removed = Vec::new();
+        let store = &self.task.store;
+        let problems = store.target.remove(&approved, &|path| store.protects(path), &mut |path| {
+            removed.push(path.clone());
+            if removed.len() >= REMOVED_AT_A_TIME {
+                // The session has ended if nobody takes it; what is approved goes all the same.
+                let _ = report.blocking_send(Work::Removed(std::mem::take(&mut removed)));
+            }
+        });
+        let _ = report.blocking_send(Work::Removed(removed));
+        problems
     }
 }
 
-fn unstorable(entry: &Entry, detail: &str) -> Trouble {
-    Trouble::Problem(Problem::new(entry.path.clone(), Cause::Unwritable, detail))
+fn note(id: EntryId, planned: Result<Option<Outcome>, Trouble>, stored: &mut Stored) {
+    match planned {
+        Ok(outcome) => stored.outcomes.extend(outcome.map(|outcome| (id, outcome))),
+        Err(Trouble::Problem(problem)) => stored.outcomes.push((id, Outcome::Problem(problem))),
+        Err(Trouble::Guard { reason, path, source }) => {
+            stored.end = Some(EndCause::Stop(Stop::at(path, reason, source)));
+        }
+    }
+}
+
+fn unstorable(entry: &Entry, why: &str) -> Trouble {
+    Trouble::Problem(Problem::new(entry.path.clone(), Cause::Unwritable, why))
 }
 
 /// What is needed of a file of which parts are stored: their hashes, and the content of the others.

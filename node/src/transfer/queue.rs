@@ -2,7 +2,7 @@
 //! are worth a thread's while.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -10,6 +10,7 @@ use std::{
 };
 
 use ketch_protocol::{
+    hash::ContentHash,
     limits::{BATCH_ENTRIES, BLOCK_BYTES, DATA_STREAMS, WHOLE_BYTES},
     message::Run,
     problem::Problem,
@@ -18,6 +19,7 @@ use ketch_protocol::{
 };
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+use super::registry::whole_hash;
 use crate::tree::SourceFile;
 
 /// Jobs of one session, shared by its data streams. The protocol bounds them: a job is of an open entry, and
@@ -60,12 +62,20 @@ pub(super) struct LargeFile {
     pub(super) opened: OnceLock<Result<SourceFile, Problem>>,
     /// Spans that have not been read to their end.
     unread: AtomicU64,
+    /// Of the spans that were.
+    hashes: Mutex<BTreeMap<u64, ContentHash>>,
 }
 
 impl LargeFile {
+    /// The hash of the file, once all of it was read.
+    pub(super) fn hash(&self) -> Option<ContentHash> {
+        whole_hash(&super::lock(&self.hashes), self.job.entry.size())
+    }
+
     /// Notes that a span was read; says whether it was the last one, so that whoever read it checks that
     /// the file did not change meanwhile.
-    pub(super) fn is_last_read(&self) -> bool {
+    pub(super) fn is_last_read(&self, index: u64, hash: ContentHash) -> bool {
+        super::lock(&self.hashes).insert(index, hash);
         self.unread.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
@@ -157,7 +167,8 @@ fn pending(job: Job) -> Pending {
         }
     };
     let unread = spans.iter().map(|(run, _)| run.count).sum();
-    let file = LargeFile { job, opened: OnceLock::new(), unread: AtomicU64::new(unread) };
+    let (opened, unread, hashes) = (OnceLock::new(), AtomicU64::new(unread), Mutex::default());
+    let file = LargeFile { job, opened, unread, hashes };
     Pending::Large { file: Arc::new(file), spans }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ketch_protocol::{
-    hash::Hasher,
+    hash::{ContentHash, Hasher},
     limits::BLOCK_BYTES,
     manifest::{Entry, EntryId},
     problem::{Cause, Problem},
@@ -11,13 +11,21 @@ use ketch_protocol::{
     session::sender::{Job, Wanted},
 };
 
-use super::queue::{LargeFile, Need, Piece};
-use crate::tree::{Source, SourceFile};
+use super::{
+    known_tree::KnownTree,
+    queue::{LargeFile, Need, Piece},
+};
+use crate::{
+    index::{Recorder, Seen},
+    tree::{Source, SourceFile},
+};
 
 /// Reads one piece after another, a block at a time.
 #[derive(Debug)]
 pub(super) struct Reading {
     source: Source,
+    /// Remembers what was read whole.
+    recorder: Option<Recorder>,
     /// Files of the piece at hand, the next one last.
     files: Vec<Job>,
     open: Option<Open>,
@@ -45,6 +53,8 @@ struct Open {
     hasher: Hasher,
     /// Bytes of the span read so far.
     read: u64,
+    /// What the file looked like, and its hash, once all of it was read and it did not change meanwhile.
+    known: Option<(Seen, ContentHash)>,
 }
 
 #[derive(Debug)]
@@ -62,8 +72,9 @@ enum Step {
 }
 
 impl Reading {
-    pub(super) fn new(source: Source) -> Self {
-        Self { source, files: Vec::new(), open: None, scratch: Vec::new() }
+    pub(super) fn new(tree: &KnownTree) -> Self {
+        let (source, recorder) = (tree.source.clone(), tree.recorder());
+        Self { source, recorder, files: Vec::new(), open: None, scratch: Vec::new() }
     }
 
     /// Whether the piece at hand is done.
@@ -93,7 +104,10 @@ impl Reading {
                 read.add(open.need, open.read - before);
                 match step {
                     Step::Full => return read,
-                    Step::Closed => self.open = None,
+                    Step::Closed => {
+                        let open = self.open.take();
+                        open.iter().for_each(|open| open.record(&mut self.recorder));
+                    }
                 }
             } else if let Some(job) = self.files.pop() {
                 self.open = open_whole(&self.source, job, block);
@@ -124,7 +138,16 @@ fn open_whole(source: &Source, job: Job, block: &mut Vec<u8>) -> Option<Open> {
     match source.open_file(&job.entry) {
         Ok(file) => {
             let hasher = span.hasher(job.entry.size());
-            Some(Open { id: job.id, entry: job.entry, file: Handle::Own(file), span, need, hasher, read: 0 })
+            Some(Open {
+                id: job.id,
+                entry: job.entry,
+                file: Handle::Own(file),
+                span,
+                need,
+                hasher,
+                read: 0,
+                known: None,
+            })
         }
         Err(problem) => {
             put_begin(block, job.id, span);
@@ -138,7 +161,7 @@ impl Open {
     fn shared(large: Arc<LargeFile>, span: Span, need: Need) -> Self {
         let (id, entry) = (large.job.id, Arc::clone(&large.job.entry));
         let hasher = span.hasher(entry.size());
-        Self { id, entry, file: Handle::Shared(large), span, need, hasher, read: 0 }
+        Self { id, entry, file: Handle::Shared(large), span, need, hasher, read: 0, known: None }
     }
 
     fn read_into(&mut self, block: &mut Vec<u8>, scratch: &mut Vec<u8>, source: &Source) -> Step {
@@ -197,19 +220,30 @@ impl Open {
         Ok(())
     }
 
-    fn close(&self, block: &mut Vec<u8>, source: &Source) -> Result<(), Problem> {
-        let last = match &self.file {
-            Handle::Own(_) => true,
-            Handle::Shared(large) => large.is_last_read(),
+    fn close(&mut self, block: &mut Vec<u8>, source: &Source) -> Result<(), Problem> {
+        let hash = self.hasher.finish();
+        let (last, whole) = match &self.file {
+            Handle::Own(_) => (true, Some(hash)),
+            Handle::Shared(large) => (large.is_last_read(self.span.index(), hash), large.hash()),
         };
-        if last && !self.file(source)?.is_unchanged() {
-            return Err(Problem::new(self.entry.path.clone(), Cause::Changed, ""));
+        if last {
+            let file = self.file(source)?;
+            if !file.is_unchanged() {
+                return Err(Problem::new(self.entry.path.clone(), Cause::Changed, ""));
+            }
+            self.known = whole.map(|whole| (file.seen(), whole));
         }
         match self.need {
-            Need::Content => put_end(block, self.hasher.finish()),
-            Need::Digest => put_digest(block, self.id, self.span, self.hasher.finish()),
+            Need::Content => put_end(block, hash),
+            Need::Digest => put_digest(block, self.id, self.span, hash),
         }
         Ok(())
+    }
+
+    fn record(&self, recorder: &mut Option<Recorder>) {
+        if let (Some(recorder), Some((seen, hash))) = (recorder, self.known) {
+            recorder.read(&self.entry.path, seen, hash);
+        }
     }
 
     fn file(&self, source: &Source) -> Result<&SourceFile, Problem> {

@@ -3,8 +3,7 @@
 use std::{error::Error as _, path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
-    io::StreamKind,
-    limits::{HELLO_TIMEOUT_S, VERSION},
+    limits::VERSION,
     message::{Ask, Claim, Consent, Message, Selection, TargetView},
     session::Stop,
 };
@@ -12,14 +11,16 @@ use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ReceiveError,
+    ConnectError, ReceiveError,
+    arrivals::{Arrivals, Router},
+    connect::open_control,
     event::{Event, Report, Route},
     line::{Leave, Line},
-    receiving::Receiving,
+    receiving::{CutShort, Doing, Receiving},
     storing::Store,
 };
 use crate::{
-    swarm::{Connection, Inbound, Node, Stream, TransportKind},
+    swarm::{Connection, Inbound, Node, TransportKind},
     tree::{self, Target, TargetError},
     trust::Ticket,
 };
@@ -69,11 +70,17 @@ pub async fn receive(
     let _ = events.send(Event::Connected(Route::of(&connection))).await;
     let stream = open_control(&connection).await?;
     let ask = ask(&request, view)?;
-    let store = Arc::new(Store::new(target));
-    let receiving = Receiving::new(connection.clone(), ask, store, free_bytes, events.clone());
-    let result = receiving.run(stream, inbound, stop).await;
+    let router = Router::default();
+    let data = router.register(connection.peer(), ask.session).expect("it is the only session");
+    let mut arrivals = Arrivals::new(inbound, router);
+    let doing = Doing::Store(Arc::new(Store::new(target, None)));
+    let receiving = Receiving::ask(connection.clone(), ask, doing, free_bytes, events.clone());
+    let result = tokio::select! {
+        result = receiving.run(Line::new(stream), data, stop) => result,
+        never = arrivals.move_data() => match never {},
+    };
     connection.close().await;
-    result
+    result.map_err(|CutShort { error, unfinished }| ReceiveError::Session { error, unfinished })
 }
 
 async fn open_target(
@@ -130,15 +137,5 @@ async fn dial(
     if addresses.is_empty() {
         return Err(ReceiveError::NoAddress { transport });
     }
-    Ok(node.dial(ticket.peer(), addresses).await?)
-}
-
-async fn open_control(connection: &Connection) -> Result<Stream, ReceiveError> {
-    let open = async {
-        let mut stream = connection.open_stream().await?;
-        StreamKind::Control.write(&mut stream).await.map_err(ReceiveError::Control)?;
-        Ok(stream)
-    };
-    let opened = timeout(Duration::from_secs(HELLO_TIMEOUT_S), open).await;
-    opened.unwrap_or(Err(ReceiveError::Silent { seconds: HELLO_TIMEOUT_S }))
+    Ok(node.dial(ticket.peer(), addresses).await.map_err(ConnectError::from)?)
 }

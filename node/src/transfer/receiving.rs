@@ -3,15 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use ketch_protocol::{
+    difference::{Catalogue, RangeHash},
     io::NoMessage,
-    limits::{DATA_STREAMS, FILE_STREAMS},
-    manifest::{Entry, EntryId},
-    message::{Ask, Offer, SessionId, TargetView},
+    manifest::EntryId,
+    message::{Ask, Counts, Offer, Propose, Removal, TargetView},
     path::EntryPath,
     problem::{Problem, Reason},
     session::{
-        Ending, Stop,
-        receiver::{Action, Answer, Input, Receiver},
+        Ending, SessionError, Stop,
+        receiver::{Action, Agreed, Answer, Input, Outcome, Receiver},
     },
 };
 use tokio::{
@@ -22,15 +22,21 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ReceiveError,
+    arrivals::{DataStreams, SESSION_STREAMS},
     data_in::bring,
-    event::{Consultation, Event, Progress, Report},
+    event::{Change, Consultation, Event, Progress, Report},
+    known_tree::KnownTree,
     line::{Line, leave},
-    planning::Planning,
+    planning::{Order, Task, plan_all},
+    preview::preview_all,
     pulse::Pulse,
     storing::{EndCause, Store, Stored},
+    targets::Heard,
 };
-use crate::swarm::{Connection, Inbound, Stream};
+use crate::{
+    swarm::{Connection, Stream},
+    tree::{Catalogued, Handling, Unfinished},
+};
 
 /// Names shown to a person who is asked; the rest is counted.
 const NAMES_SHOWN: usize = 20;
@@ -41,12 +47,11 @@ const REPORTS: usize = 64;
 /// A session about to run.
 pub(super) struct Receiving {
     connection: Connection,
-    session: SessionId,
     view: TargetView,
     receiver: Receiver,
     /// Actions not yet carried out.
     actions: Vec<Action>,
-    store: Arc<Store>,
+    doing: Doing,
     free_bytes: u64,
     events: mpsc::Sender<Event>,
     began: Instant,
@@ -56,15 +61,66 @@ pub(super) struct Receiving {
     ready: Duration,
     answer: Option<oneshot::Receiver<Answer>>,
     report: mpsc::Sender<Work>,
-    plans: Option<mpsc::UnboundedSender<Plan>>,
+    orders: Option<mpsc::UnboundedSender<Order>>,
+    /// What is to be removed.
+    removal: Removal,
+    /// Lists the target, to compare it.
+    own: Option<KnownTree>,
+    /// Entries of the target before the session, once it was listed.
+    own_entries: u64,
+    own_root: Option<RangeHash>,
+    /// How many entries wait for others to be settled.
+    waiting: usize,
+    heard: Heard,
+    /// Whether every change of the target is told.
+    itemize: bool,
+    /// Changes to be told before anything else.
+    changes: Vec<(Change, EntryPath)>,
 }
 
-type Plan = (EntryId, Vec<Arc<Entry>>);
+/// What is done with what is listed.
+#[derive(Debug, Clone)]
+pub(super) enum Doing {
+    /// It is stored.
+    Store(Arc<Store>),
+    /// It is said what would be done.
+    Preview(Handling),
+}
+
+impl Doing {
+    /// What stores; nothing does in a preview.
+    fn store(&self) -> Option<&Arc<Store>> {
+        match self {
+            Self::Store(store) => Some(store),
+            Self::Preview(_) => None,
+        }
+    }
+
+    /// The bytes of a progress that is otherwise empty.
+    fn moved(&self) -> Progress {
+        self.store().map_or_else(Progress::default, |store| store.moved())
+    }
+}
+
+/// A session that ended early.
+#[derive(Debug)]
+pub(super) struct CutShort {
+    /// Why.
+    pub(super) error: SessionError,
+    /// What is kept of large files for the next try.
+    pub(super) unfinished: Unfinished,
+}
 
 /// What the work beside the loop reports.
 pub(super) enum Work {
     /// Entries were planned or stored.
     Stored(Stored),
+    /// The target was listed.
+    Catalogued(Arc<Catalogue>, Option<Agreed>),
+    /// In a preview: content that would cross.
+    Planned { bytes: u64 },
+    /// What was there and was not listed is gone.
+    Removed(Vec<EntryPath>),
     /// Everything is in place.
     Finished { late: Vec<Problem>, ready: Instant },
     /// The session can't go on.
@@ -82,22 +138,49 @@ enum Wake {
 }
 
 impl Receiving {
-    pub(super) fn new(
+    /// A session that this side begins.
+    pub(super) fn ask(
         connection: Connection,
         ask: Ask,
-        store: Arc<Store>,
+        doing: Doing,
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let (session, view, began) = (ask.session, ask.target, Instant::now());
+        let view = ask.target;
         let (receiver, actions) = Receiver::new(ask);
+        Self::new(connection, receiver, actions, view, doing, free_bytes, events)
+    }
+
+    /// A session that the sender proposed and that was admitted.
+    pub(super) fn answer(
+        connection: Connection,
+        propose: Propose,
+        view: TargetView,
+        doing: Doing,
+        free_bytes: u64,
+        events: mpsc::Sender<Event>,
+    ) -> Self {
+        let (mut receiver, _admit) = Receiver::answer(propose);
+        let actions = receiver.handle(Input::Admitted { target: view }, Duration::ZERO);
+        Self::new(connection, receiver, actions, view, doing, free_bytes, events)
+    }
+
+    fn new(
+        connection: Connection,
+        receiver: Receiver,
+        actions: Vec<Action>,
+        view: TargetView,
+        doing: Doing,
+        free_bytes: u64,
+        events: mpsc::Sender<Event>,
+    ) -> Self {
+        let began = Instant::now();
         Self {
             connection,
-            session,
             view,
             receiver,
             actions,
-            store,
+            doing,
             free_bytes,
             events,
             began,
@@ -107,21 +190,43 @@ impl Receiving {
             answer: None,
             // Replaced when the loop begins.
             report: mpsc::channel(1).0,
-            plans: None,
+            orders: None,
+            removal: Removal::Nothing,
+            own: None,
+            own_entries: 0,
+            own_root: None,
+            waiting: 0,
+            heard: Heard::default(),
+            itemize: false,
+            changes: Vec::new(),
         }
+    }
+
+    /// Compares the target with the source, listing it by `own`, and removes what the sender does not have.
+    pub(super) fn comparing(self, own: Option<KnownTree>, removal: Removal) -> Self {
+        Self { own, removal, ..self }
+    }
+
+    /// Tells every change of the target.
+    pub(super) fn itemizing(self, itemize: bool) -> Self {
+        Self { itemize, ..self }
+    }
+
+    /// Counts what is heard from the sender.
+    pub(super) fn counting(self, heard: Heard) -> Self {
+        Self { heard, ..self }
     }
 
     pub(super) async fn run(
         mut self,
-        control: Stream,
-        inbound: &mut Inbound,
+        mut line: Line<Stream>,
+        mut data: DataStreams,
         stop: &CancellationToken,
-    ) -> Result<Report, ReceiveError> {
-        let mut line = Line::new(control);
+    ) -> Result<Report, CutShort> {
         let mut streams = JoinSet::new();
         let (report, mut reports) = mpsc::channel(REPORTS);
         self.report = report;
-        self.plans = Some(self.start_planning());
+        self.orders = Some(self.start_planning());
         let mut pulse = Pulse::new();
         let mut stopped = false;
         let ending = loop {
@@ -130,15 +235,15 @@ impl Receiving {
             }
             let wake = tokio::select! {
                 message = line.next() => Wake::Input(match message {
-                    Ok(message) => Input::Message(message),
+                    Ok(message) => {
+                        self.heard.note();
+                        Input::Message(message)
+                    }
                     Err(NoMessage::Lost(detail)) => Input::Lost(detail),
                     Err(NoMessage::Violation(violation)) => Input::Violation(violation),
                 }),
                 Some(work) = reports.recv() => Wake::Work(work),
-                Some((connection, stream)) = inbound.next(), if streams.len() < stream_limit() => {
-                    // Others have no business here; their streams are reset.
-                    if connection.peer() == self.connection.peer() { Wake::Stream(stream) } else { Wake::Nothing }
-                }
+                stream = data.next(), if streams.len() < SESSION_STREAMS => Wake::Stream(stream),
                 Some(_) = streams.join_next() => Wake::Nothing,
                 answer = answered(&mut self.answer) => {
                     self.started = Instant::now();
@@ -155,9 +260,10 @@ impl Receiving {
             };
             self.wake(wake, &mut streams, &mut pulse);
         };
-        self.store.registry.close();
-        streams.abort_all();
-        self.plans = None;
+        self.doing.store().inspect(|store| store.registry.close());
+        // So that the target is free for others when the session is over.
+        streams.shutdown().await;
+        self.orders = None;
         line.leave(leave(&ending)).await;
         self.conclude(ending).await
     }
@@ -168,7 +274,10 @@ impl Receiving {
             Wake::Nothing => return,
             Wake::Input(input) => input,
             Wake::Stream(stream) => {
-                streams.spawn(bring(stream, self.session, Arc::clone(&self.store), self.report.clone()));
+                // In a preview no content comes; the stream of a peer that sends some is reset.
+                if let Some(store) = self.doing.store() {
+                    streams.spawn(bring(stream, Arc::clone(store), self.report.clone()));
+                }
                 return;
             }
             Wake::Work(Work::Broken(detail)) => {
@@ -176,11 +285,23 @@ impl Receiving {
                 return;
             }
             Wake::Work(Work::Stop(stop)) => Input::Stop(stop),
+            Wake::Work(Work::Catalogued(catalogue, agreed)) => {
+                self.own_entries = catalogue.totals().entries;
+                self.own_root = Some(catalogue.root());
+                Input::Catalogued { catalogue, agreed }
+            }
+            Wake::Work(Work::Planned { bytes }) => Input::Planned { bytes },
+            Wake::Work(Work::Removed(paths)) => {
+                self.changes.extend(paths.iter().map(|path| (Change::Removed, path.clone())));
+                Input::Removed(paths)
+            }
             Wake::Work(Work::Finished { late, ready }) => {
                 self.ready = ready - self.started;
                 Input::Finished { late }
             }
             Wake::Work(Work::Stored(stored)) => {
+                self.note_changes(&stored.outcomes);
+                self.waiting += stored.waiting;
                 self.feed(Input::Outcomes(stored.outcomes));
                 match stored.end {
                     None => return,
@@ -192,28 +313,51 @@ impl Receiving {
         self.feed(input);
     }
 
+    fn note_changes(&mut self, outcomes: &[(EntryId, Outcome)]) {
+        if !self.itemize {
+            return;
+        }
+        for (id, outcome) in outcomes {
+            if let (Some(change), Some(entry)) = (change_of(outcome), self.receiver.open_entry(*id)) {
+                self.changes.push((change, entry.path.clone()));
+            }
+        }
+    }
+
     fn feed(&mut self, input: Input) {
         self.actions.extend(self.receiver.handle(input, self.began.elapsed()));
+        // Nothing else is open than what waits for others: those are settled.
+        if self.waiting > 0 && self.receiver.open_count() == self.waiting {
+            self.waiting = 0;
+            let (listed, complete) = self.receiver.listed();
+            self.order(Order::Others { listed: complete.then_some(listed) });
+        }
     }
 
     /// Carries out what the machine decided; the ending, once there is one.
     async fn act(&mut self, line: &mut Line<Stream>) -> Option<Ending> {
+        for (change, path) in std::mem::take(&mut self.changes) {
+            self.tell(Event::Changed { change, path }).await;
+        }
         while !self.actions.is_empty() {
             for action in std::mem::take(&mut self.actions) {
                 match action {
                     Action::Send(message) => line.say(&message),
-                    // Only of a session that the sender proposes.
-                    Action::Admit(_) => self.feed(Input::Denied),
-                    // A ticket's receiver compares nothing.
-                    Action::Catalogue | Action::Compared => {}
+                    // A proposal was judged before.
+                    Action::Admit(_) => {}
+                    Action::Catalogue => self.start_catalogue(),
+                    Action::Compared => {
+                        let narrowing = self.receiver.take_narrowing().map(Box::new);
+                        self.order(Order::Compared { narrowing, own_entries: self.own_entries });
+                    }
                     Action::Offered(offer) => self.offered(offer).await,
                     Action::Consult { complete } => self.consult(complete).await,
-                    Action::Plan { first, entries } => {
-                        // A planner that is gone has ended the session with a report of its own.
-                        let _ = self.plans.as_ref().map(|plans| plans.send((first, entries)));
+                    Action::Plan { first, entries } => self.order(Order::Plan { first, entries }),
+                    Action::Finish => self.order(Order::Finish { listed: self.receiver.listed().0 }),
+                    Action::Report(problem) => {
+                        self.order(Order::Spare(problem.path.clone()));
+                        self.tell(Event::Problem(problem)).await;
                     }
-                    Action::Finish => self.start_finishing(),
-                    Action::Report(problem) => self.tell(Event::Problem(problem)).await,
                     Action::End(ending) => return Some(ending),
                 }
             }
@@ -242,7 +386,7 @@ impl Receiving {
         let (listed, list_complete) = self.receiver.listed();
         if listed.entries > 0 {
             let counts = self.receiver.counts();
-            self.progress = Progress { listed, list_complete, counts, ..self.store.moved() };
+            self.progress = Progress { listed, list_complete, counts, ..self.doing.moved() };
         }
         if pulse.is_progress_due() {
             // A consumer that is behind misses a picture, not a fact.
@@ -256,44 +400,60 @@ impl Receiving {
         let _ = self.events.send(event).await;
     }
 
-    fn start_planning(&self) -> mpsc::UnboundedSender<Plan> {
+    fn start_planning(&self) -> mpsc::UnboundedSender<Order> {
         // Bounded by the window of the protocol.
-        let (plans, mut planned) = mpsc::unbounded_channel::<Plan>();
-        let mut planning = Planning::new(Arc::clone(&self.store), self.free_bytes);
-        let report = self.report.clone();
-        tokio::task::spawn_blocking(move || {
-            while let Some((first, entries)) = planned.blocking_recv() {
-                if report.blocking_send(Work::Stored(planning.plan(first, &entries))).is_err() {
-                    return;
-                }
-            }
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let (doing, report) = (self.doing.clone(), self.report.clone());
+        let (free_bytes, removal) = (self.free_bytes, self.removal);
+        tokio::task::spawn_blocking(move || match doing {
+            Doing::Store(store) => plan_all(Task { store, free_bytes, removal }, ordered, &report),
+            Doing::Preview(handling) => preview_all(handling, removal, ordered, &report),
         });
-        plans
+        orders
     }
 
-    fn start_finishing(&self) {
-        let (store, report) = (Arc::clone(&self.store), self.report.clone());
+    fn order(&self, order: Order) {
+        // A planner that is gone has ended the session with a report of its own.
+        let _ = self.orders.as_ref().map(|orders| orders.send(order));
+    }
+
+    fn start_catalogue(&mut self) {
+        let (Some(own), report) = (self.own.clone(), self.report.clone()) else { return };
         tokio::task::spawn_blocking(move || {
-            let late = store.target.finish();
-            let ready = Instant::now();
-            let work = match store.target.sync() {
-                Ok(()) => Work::Finished { late, ready },
-                Err(error) => Work::Stop(Stop::new(Reason::Internal, format_args!("syncing: {error}"))),
+            let work = match own.catalogue() {
+                Ok(Catalogued { catalogue, .. }) => Work::Catalogued(Arc::new(catalogue), own.agreed()),
+                Err(error) => {
+                    Work::Stop(Stop::new(Reason::Internal, format_args!("listing the target: {error}")))
+                }
             };
             // The session has ended if nobody takes it.
             let _ = report.blocking_send(work);
         });
     }
 
-    async fn conclude(self, ending: Ending) -> Result<Report, ReceiveError> {
+    /// Keeps what was learnt of the target. Where nothing was changed and nothing is amiss, the two trees are
+    /// as they should be, though they may differ.
+    async fn fold(&self, counts: &Counts) {
+        let Some(own) = self.own.clone() else { return };
+        let unchanged = counts.sent == 0 && counts.removed == 0 && counts.problems == 0;
+        let roots = self.receiver.root().zip(self.own_root).filter(|_| unchanged);
+        let agreed = roots.map(|(theirs, own)| Agreed { theirs: theirs.hash, own });
+        super::blocking(move || own.fold(agreed)).await;
+    }
+
+    async fn conclude(self, ending: Ending) -> Result<Report, CutShort> {
         let durable = self.started.elapsed();
         match ending {
             Ending::Complete(counts) => {
-                let Progress { moved_bytes, found_bytes, .. } = self.store.moved();
-                Ok(Report { counts, moved_bytes, found_bytes, ready: self.ready, durable })
+                self.fold(&counts).await;
+                let Progress { moved_bytes, found_bytes, .. } = self.doing.moved();
+                let planned_bytes = self.receiver.planned_bytes();
+                Ok(Report { counts, moved_bytes, found_bytes, planned_bytes, ready: self.ready, durable })
             }
             Ending::Failed(error) => {
-                let store = self.store;
+                let Doing::Store(store) = self.doing else {
+                    return Err(CutShort { error, unfinished: Unfinished::default() });
+                };
                 let unfinished = super::blocking(move || {
                     // So that no directory keeps the mode it had for the time of the session. What can't be
                     // set now is set when the session is resumed.
@@ -301,14 +461,25 @@ impl Receiving {
                     store.target.unfinished()
                 })
                 .await;
-                Err(ReceiveError::Session { error, unfinished })
+                Err(CutShort { error, unfinished })
             }
         }
     }
 }
 
-fn stream_limit() -> usize {
-    DATA_STREAMS as usize + FILE_STREAMS
+fn change_of(outcome: &Outcome) -> Option<Change> {
+    match outcome {
+        Outcome::Created => Some(Change::Created),
+        Outcome::Updated => Some(Change::Updated),
+        Outcome::Described => Some(Change::Described),
+        Outcome::Kept
+        | Outcome::Skipped
+        | Outcome::Problem(_)
+        | Outcome::Content
+        | Outcome::ContentAgain
+        | Outcome::Digest
+        | Outcome::Parts { .. } => None,
+    }
 }
 
 /// The person's answer; one that went away without answering declines.

@@ -1,7 +1,7 @@
 //! What a receiver awaits content for: entries that are planned and not settled, by id.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -9,6 +9,7 @@ use std::{
 };
 
 use ketch_protocol::{
+    hash::{ContentHash, merge_ranges},
     manifest::{Entry, EntryId},
     record::segment::Span,
 };
@@ -99,6 +100,8 @@ pub(super) struct Comparison {
     pub(super) existing: Existing,
     unequal: AtomicBool,
     missing: AtomicU64,
+    /// Of the spans that are equal.
+    hashes: Mutex<BTreeMap<u64, ContentHash>>,
 }
 
 /// What a comparison has come to.
@@ -115,17 +118,34 @@ pub(super) enum Verdict {
 impl Comparison {
     pub(super) fn new(entry: Arc<Entry>, existing: Existing) -> Self {
         let missing = AtomicU64::new(Span::count(entry.size()));
-        Self { entry, existing, unequal: AtomicBool::new(false), missing }
+        Self { entry, existing, unequal: AtomicBool::new(false), missing, hashes: Mutex::default() }
     }
 
-    /// Notes whether one span is equal.
-    pub(super) fn note(&self, equal: bool) -> Verdict {
+    /// The hash of the file, once all of it is equal.
+    pub(super) fn hash(&self) -> Option<ContentHash> {
+        whole_hash(&super::lock(&self.hashes), self.entry.size())
+    }
+
+    /// Notes whether one span, which has this hash at the sender, is equal.
+    pub(super) fn note(&self, index: u64, hash: ContentHash, equal: bool) -> Verdict {
+        super::lock(&self.hashes).insert(index, hash);
         if !equal {
             let first = !self.unequal.swap(true, Ordering::AcqRel);
             return if first { Verdict::Different } else { Verdict::Open };
         }
         let last = self.missing.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && !self.unequal.load(Ordering::Acquire) { Verdict::Equal } else { Verdict::Open }
+    }
+}
+
+/// The hash of a file of `size` bytes from those of its spans; `None` while some are missing.
+pub(super) fn whole_hash(spans: &BTreeMap<u64, ContentHash>, size: u64) -> Option<ContentHash> {
+    if spans.len() as u64 != Span::count(size) {
+        return None;
+    }
+    match spans.len() {
+        1 => spans.values().next().copied(),
+        _ => Some(merge_ranges(&spans.values().copied().collect::<Vec<_>>(), size)),
     }
 }
 

@@ -1,90 +1,161 @@
 //! A running sender session: one loop that feeds the machine and carries out what it decides.
 
-use std::sync::{Arc, OnceLock, atomic::Ordering};
+use std::sync::{Arc, atomic::Ordering};
 
 use ketch_protocol::{
     io::NoMessage,
     limits::{BATCH_ENTRIES, FILE_STREAMS},
-    message::{Ask, Message, SessionId, Totals},
+    manifest::Entry,
+    message::{Ask, Fate, Message, Propose, SessionId, Totals},
     problem::Reason,
     session::{
         Ending, SessionError, Stop,
         sender::{Action, Input, Sender},
     },
 };
-use tokio::{sync::mpsc, task::JoinSet, time::Instant};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Layout,
     data_out::{DataOut, Moved, bundle_streams},
-    event::{Event, Progress, Report},
+    event::{Change, Event, Progress, Report},
+    known_tree::KnownTree,
     line::{Line, leave},
     listing::{Listed, list},
-    offer::Judge,
+    offer,
     pulse::{Broken, Pulse},
     queue::Queue,
+    serve,
 };
 use crate::{
     swarm::{Connection, Stream},
-    tree::Source,
+    tree::{Catalogued, SourceError},
 };
 
-/// What a session sends, and what it needs to know.
-#[derive(Debug, Clone)]
-pub(super) struct Outgoing {
-    pub(super) source: Source,
-    pub(super) layout: Layout,
+/// Decides about asks.
+pub(super) enum Judge {
+    /// By the ticket of an offer.
+    Offer(offer::Judge),
+    /// By the rights on shares.
+    Shares(serve::Judge),
+    /// It answers a proposal of this side.
+    Proposed(KnownTree),
+}
+
+/// What a receiver that was admitted gets.
+#[derive(Debug)]
+pub(super) struct Admission {
+    pub(super) tree: KnownTree,
     /// What the tree was counted to be, once it was.
-    pub(super) estimate: Arc<OnceLock<Totals>>,
-    pub(super) events: mpsc::Sender<Event>,
+    pub(super) estimate: Option<Totals>,
+}
+
+/// Why a receiver gets nothing.
+#[derive(Debug)]
+pub(super) enum Denial {
+    /// It hears no reason; this one is for the local log.
+    Silent(String),
+    /// It may have it, and that is why it can't.
+    Told(Stop),
+}
+
+impl Judge {
+    async fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
+        match self {
+            Self::Offer(judge) => judge.admit(ask),
+            Self::Shares(judge) => judge.admit(ask).await,
+            Self::Proposed(tree) => Ok(Admission { tree: tree.clone(), estimate: None }),
+        }
+    }
 }
 
 /// A session about to run.
 pub(super) struct Sending {
     connection: Connection,
-    outgoing: Outgoing,
+    layout: Layout,
+    events: mpsc::Sender<Event>,
     judge: Judge,
+    /// Known once the receiver is admitted.
+    tree: Option<KnownTree>,
     sender: Sender,
     /// Actions not yet carried out.
     actions: Vec<Action>,
     queue: Arc<Queue>,
     streams: JoinSet<Result<(), Broken>>,
-    listing: Option<mpsc::Receiver<Listed>>,
+    listing: Option<mpsc::Receiver<Result<Listed, SourceError>>>,
+    catalogued: Option<oneshot::Receiver<Input>>,
     list_complete: bool,
     listed: Totals,
     moved: Arc<Moved>,
     began: Instant,
     /// From when the report counts: the beginning, or the receiver's consent.
     started: Instant,
+    /// Whether every change of the target is told.
+    itemize: bool,
 }
 
 impl Sending {
-    pub(super) fn new(connection: Connection, outgoing: Outgoing, judge: Judge) -> Self {
+    /// A session that the receiver begins.
+    pub(super) fn new(
+        connection: Connection,
+        layout: Layout,
+        judge: Judge,
+        events: mpsc::Sender<Event>,
+    ) -> Self {
         let began = Instant::now();
         Self {
             connection,
-            outgoing,
+            layout,
+            events,
             judge,
+            tree: None,
             sender: Sender::default(),
             actions: Vec::new(),
             queue: Arc::default(),
             streams: JoinSet::new(),
             listing: None,
+            catalogued: None,
             list_complete: false,
             listed: Totals::default(),
             moved: Arc::default(),
             began,
             started: began,
+            itemize: false,
         }
+    }
+
+    /// Tells every change of the target.
+    pub(super) fn itemizing(self, itemize: bool) -> Self {
+        Self { itemize, ..self }
+    }
+
+    /// A session that this side proposes.
+    pub(super) fn propose(
+        connection: Connection,
+        propose: Propose,
+        tree: KnownTree,
+        events: mpsc::Sender<Event>,
+    ) -> Self {
+        let (sender, actions) = Sender::propose(propose);
+        let judge = Judge::Proposed(tree);
+        Self { sender, actions, ..Self::new(connection, Layout::default(), judge, events) }
+    }
+
+    /// What the receiver has said already.
+    pub(super) fn hear(&mut self, message: Message) {
+        self.feed(Input::Message(message));
     }
 
     pub(super) async fn run(
         mut self,
-        control: Stream,
+        mut line: Line<Stream>,
         stop: &CancellationToken,
     ) -> Result<Report, SessionError> {
-        let mut line = Line::new(control);
         let mut pulse = Pulse::new();
         let mut stopped = false;
         let ending = loop {
@@ -105,6 +176,8 @@ impl Sending {
                     Err(NoMessage::Violation(violation)) => Input::Violation(violation),
                 },
                 listed = next_listed(&mut self.listing), if may_list => self.hear_listed(listed),
+                made = catalogue_made(&mut self.catalogued) => made,
+                () = std::future::ready(()), if self.sender.may_announce() && !line.is_full() => Input::Room,
                 Some(ended) = self.streams.join_next() => {
                     if let Err(Broken(detail)) = ended.unwrap_or_else(|failed| Err(Broken(failed.to_string()))) {
                         pulse.note_broken(detail);
@@ -122,7 +195,7 @@ impl Sending {
         self.queue.close();
         self.streams.abort_all();
         line.leave(leave(&ending)).await;
-        self.conclude(ending)
+        self.conclude(ending).await
     }
 
     fn feed(&mut self, input: Input) {
@@ -136,13 +209,16 @@ impl Sending {
                 match action {
                     Action::Send(message) => line.say(&message),
                     Action::Admit(ask) => self.judge(&ask).await,
-                    Action::List => self.listing = Some(list(self.outgoing.source.clone())),
-                    // An offer admits nobody who compares.
-                    Action::Catalogue => self.feed(Input::Denied),
+                    Action::List => self.listing = self.tree.clone().map(list),
+                    Action::Catalogue => self.start_catalogue(),
                     Action::Read(jobs) => self.queue.push(jobs),
                     Action::Report(problem) => self.tell(Event::Problem(problem)).await,
-                    // An offer is counted; nobody reads its entries one by one.
-                    Action::Settled { .. } | Action::Removed(_) => {}
+                    Action::Settled { fate, entries } => self.tell_settled(fate, &entries).await,
+                    Action::Removed(paths) => {
+                        for path in paths {
+                            self.tell(Event::Changed { change: Change::Removed, path }).await;
+                        }
+                    }
                     Action::End(ending) => return Some(ending),
                 }
             }
@@ -150,25 +226,53 @@ impl Sending {
         None
     }
 
+    fn start_catalogue(&mut self) {
+        let Some(tree) = self.tree.clone() else { return };
+        let (report, made) = oneshot::channel();
+        self.catalogued = Some(made);
+        tokio::task::spawn_blocking(move || {
+            let input = match tree.catalogue() {
+                Ok(Catalogued { catalogue, problems, .. }) => {
+                    Input::Catalogued { catalogue: Arc::new(catalogue), problems }
+                }
+                Err(error) => Input::Stop(unlistable(&error)),
+            };
+            // The session has ended if nobody takes it.
+            let _ = report.send(input);
+        });
+    }
+
+    async fn tell_settled(&self, fate: Fate, entries: &[Arc<Entry>]) {
+        let Some(change) = Change::of(fate).filter(|_| self.itemize) else { return };
+        for entry in entries {
+            self.tell(Event::Changed { change, path: entry.path.clone() }).await;
+        }
+    }
+
     async fn judge(&mut self, ask: &Ask) {
         let peer = self.connection.peer();
-        match self.judge.admit(ask) {
-            Ok(()) => {
-                let estimate = self.outgoing.estimate.get().copied();
-                self.start_streams(ask.session);
+        match self.judge.admit(ask).await {
+            Ok(Admission { tree, estimate }) => {
+                self.start_streams(ask.session, &tree);
+                self.tree = Some(tree);
                 self.feed(Input::Admitted { estimate });
                 self.tell(Event::Admitted { peer, estimate }).await;
             }
-            Err(why) => {
+            Err(Denial::Silent(why)) => {
                 self.feed(Input::Denied);
-                self.tell(Event::TurnedAway { peer, why: why.to_string() }).await;
+                self.tell(Event::TurnedAway { peer, why }).await;
+            }
+            Err(Denial::Told(stop)) => {
+                self.tell(Event::TurnedAway { peer, why: stop.to_string() }).await;
+                self.feed(Input::Stop(stop));
             }
         }
     }
 
-    fn hear_listed(&mut self, listed: Option<Listed>) -> Input {
+    fn hear_listed(&mut self, listed: Option<Result<Listed, SourceError>>) -> Input {
         match listed {
-            Some(Listed { entries, problems, .. }) => {
+            Some(Err(error)) => Input::Stop(unlistable(&error)),
+            Some(Ok(Listed { entries, problems, .. })) => {
                 self.listed.entries += entries.len() as u64;
                 self.listed.bytes += entries.iter().map(|entry| entry.size()).sum::<u64>();
                 self.listed.problems += problems.len() as u64;
@@ -182,8 +286,8 @@ impl Sending {
         }
     }
 
-    fn start_streams(&mut self, session: SessionId) {
-        let layout = self.outgoing.layout;
+    fn start_streams(&mut self, session: SessionId, tree: &KnownTree) {
+        let layout = self.layout;
         let count = match layout {
             Layout::Bundle => bundle_streams(self.connection.transport()),
             Layout::Files => FILE_STREAMS,
@@ -193,7 +297,7 @@ impl Sending {
                 connection: self.connection.clone(),
                 session,
                 queue: Arc::clone(&self.queue),
-                source: self.outgoing.source.clone(),
+                tree: tree.clone(),
                 moved: Arc::clone(&self.moved),
             };
             match layout {
@@ -213,23 +317,27 @@ impl Sending {
                 found_bytes: self.moved.digest.load(Ordering::Relaxed),
             };
             // A consumer that is behind misses a picture, not a fact.
-            let _ = self.outgoing.events.try_send(Event::Progress(progress));
+            let _ = self.events.try_send(Event::Progress(progress));
         }
         pulse.lost().map_or(Input::Tick, Input::Lost)
     }
 
     async fn tell(&self, event: Event) {
         // Nobody listens any more: the session goes on.
-        let _ = self.outgoing.events.send(event).await;
+        let _ = self.events.send(event).await;
     }
 
-    fn conclude(self, ending: Ending) -> Result<Report, SessionError> {
+    async fn conclude(self, ending: Ending) -> Result<Report, SessionError> {
         let elapsed = self.started.elapsed();
+        if let Some(tree) = self.tree.clone() {
+            super::blocking(move || tree.fold(None)).await;
+        }
         match ending {
             Ending::Complete(counts) => Ok(Report {
                 counts,
                 moved_bytes: self.moved.content.load(Ordering::Relaxed),
                 found_bytes: self.moved.digest.load(Ordering::Relaxed),
+                planned_bytes: self.sender.planned_bytes(),
                 ready: elapsed,
                 durable: elapsed,
             }),
@@ -238,8 +346,28 @@ impl Sending {
     }
 }
 
+/// A tree that can't be listed must not pass for an empty one.
+fn unlistable(error: &dyn std::error::Error) -> Stop {
+    Stop::new(Reason::Internal, format_args!("listing the source: {error}"))
+}
+
+/// The catalogue, once it is made; waits for ever where none is.
+async fn catalogue_made(catalogued: &mut Option<oneshot::Receiver<Input>>) -> Input {
+    let made = match catalogued {
+        Some(making) => making.await.ok(),
+        None => None,
+    };
+    *catalogued = None;
+    match made {
+        Some(input) => input,
+        None => std::future::pending().await,
+    }
+}
+
 /// The next batch; waits for ever where nothing is listed.
-async fn next_listed(listing: &mut Option<mpsc::Receiver<Listed>>) -> Option<Listed> {
+async fn next_listed(
+    listing: &mut Option<mpsc::Receiver<Result<Listed, SourceError>>>,
+) -> Option<Result<Listed, SourceError>> {
     match listing {
         Some(listing) => listing.recv().await,
         None => std::future::pending().await,

@@ -1,8 +1,11 @@
 //! Turns segments into files: the blocking half of a receiver's data stream.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use ketch_protocol::{
@@ -10,6 +13,7 @@ use ketch_protocol::{
     limits::{BLOCK_BYTES, WHOLE_BYTES},
     manifest::{Entry, EntryId},
     message::Run,
+    path::EntryPath,
     problem::{Cause, Problem},
     record::segment::{Decoder, Item, Span},
     session::{Stop, Violation, receiver::Outcome},
@@ -17,14 +21,20 @@ use ketch_protocol::{
 
 use super::{
     event::Progress,
-    registry::{Awaited, Comparison, Incoming, Lookup, Registry, Verdict},
+    known_tree::KnownTree,
+    registry::{Awaited, Comparison, Incoming, Lookup, Registry, Verdict, whole_hash},
 };
-use crate::tree::{NewFile, Target, Trouble};
+use crate::{
+    index::Recorder,
+    tree::{NewFile, Target, Trouble},
+};
 
 /// What all data streams of a session share.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) target: Target,
+    /// What is remembered of the target; `None` of what comes by a ticket.
+    known: Option<KnownTree>,
     pub(super) registry: Registry,
     /// Bytes of content that came in, for progress.
     pub(super) moved_bytes: AtomicU64,
@@ -33,9 +43,23 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(target: Target) -> Self {
+    pub(super) fn new(target: Target, known: Option<KnownTree>) -> Self {
         let (moved_bytes, found_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { target, registry: Registry::default(), moved_bytes, found_bytes }
+        Self { target, known, registry: Registry::default(), moved_bytes, found_bytes }
+    }
+
+    /// Writes what was stored to its disk, and remembers that it is there.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let index = self.known.as_ref().and_then(|known| known.index.as_ref());
+        let mark = index.and_then(|index| index.mark());
+        self.target.sync()?;
+        index.filter(|_| self.target.is_synced()).into_iter().for_each(|index| index.checkpoint(mark));
+        Ok(())
+    }
+
+    /// Whether a path takes no part, so that it is never removed.
+    pub(super) fn protects(&self, path: &EntryPath) -> bool {
+        self.known.as_ref().is_some_and(|known| known.leaves_out(path))
     }
 
     /// The bytes of a progress that is otherwise empty.
@@ -53,6 +77,8 @@ impl Store {
 pub(super) struct Stored {
     /// What is known of entries now.
     pub(super) outcomes: Vec<(EntryId, Outcome)>,
+    /// How many entries wait for others to be settled.
+    pub(super) waiting: usize,
     /// Why the session must end, if it must.
     pub(super) end: Option<EndCause>,
 }
@@ -70,6 +96,8 @@ pub(super) enum EndCause {
 #[derive(Debug)]
 pub(super) struct Storing {
     store: Arc<Store>,
+    /// Remembers what is stored and what was found equal.
+    recorder: Option<Recorder>,
     decoder: Decoder,
     current: Current,
     buffer: Vec<u8>,
@@ -99,7 +127,8 @@ enum Current {
 
 impl Storing {
     pub(super) fn new(store: Arc<Store>) -> Self {
-        Self { store, decoder: Decoder::default(), current: Current::None, buffer: Vec::new() }
+        let recorder = store.known.as_ref().and_then(KnownTree::recorder);
+        Self { store, recorder, decoder: Decoder::default(), current: Current::None, buffer: Vec::new() }
     }
 
     /// Takes the next bytes of the stream.
@@ -111,6 +140,9 @@ impl Storing {
                 Ok(None) => break,
                 Err(error) => stored.end = Some(EndCause::Violation(error.into())),
             }
+        }
+        if !stored.outcomes.is_empty() {
+            self.recorder.iter_mut().for_each(Recorder::flush);
         }
         stored
     }
@@ -190,9 +222,10 @@ impl Storing {
             Current::Whole { id, entry, hasher, file } => {
                 check_hash(&entry, hash, hasher.finish()).map_err(|problem| Failure::Entry(id, problem))?;
                 match file.commit() {
-                    Ok(stored) => {
+                    Ok(fate) => {
+                        self.record(&entry, Some(hash));
                         self.store.registry.settle(id);
-                        Ok(Some((id, stored.fate.into())))
+                        Ok(Some((id, fate.into())))
                     }
                     Err(trouble) => self.not_named(id, entry, trouble),
                 }
@@ -203,6 +236,15 @@ impl Storing {
                     .map_err(|trouble| Failure::Entry(id, trouble))?;
                 self.range_stored(id, &incoming)
             }
+        }
+    }
+
+    /// Remembers what the file of an entry holds, now that it is settled.
+    fn record(&mut self, entry: &Entry, hash: Option<ContentHash>) {
+        if let (Some(recorder), Some(hash)) = (&mut self.recorder, hash)
+            && let Some(seen) = self.store.target.seen(entry)
+        {
+            recorder.stored(&entry.path, seen, hash);
         }
     }
 
@@ -218,13 +260,17 @@ impl Storing {
         Err(Failure::Entry(id, trouble))
     }
 
-    fn range_stored(&self, id: EntryId, incoming: &Incoming) -> Taken {
+    fn range_stored(&mut self, id: EntryId, incoming: &Incoming) -> Taken {
         if !incoming.is_last_stored() {
             return Ok(None);
         }
-        let stored = incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
+        let count = Span::count(incoming.entry.size());
+        let hashes = (0..count).filter_map(|index| Some((index, incoming.partial.finished(index)?)));
+        let hash = whole_hash(&hashes.collect(), incoming.entry.size());
+        let fate = incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
+        self.record(&incoming.entry, hash);
         self.store.registry.settle(id);
-        Ok(Some((id, stored.fate.into())))
+        Ok(Some((id, fate.into())))
     }
 
     fn aborted(&mut self, cause: Cause, detail: String) -> Taken {
@@ -249,7 +295,7 @@ impl Storing {
                 check_span(id, span, &comparison.entry)?;
                 let equal = self.hash_existing(&comparison, span) == Some(hash);
                 self.count_found(equal, span);
-                self.judge(id, &comparison, comparison.note(equal))
+                self.judge(id, &comparison, comparison.note(span.index(), hash, equal))
             }
             Lookup::Awaited(Awaited::Ranges(incoming)) => {
                 check_span(id, span, &incoming.entry)?;
@@ -260,7 +306,7 @@ impl Storing {
 
     /// Compares a range that an earlier session stored. The hash of any other one is of no use: its content
     /// was asked for.
-    fn check_stored(&self, id: EntryId, incoming: &Incoming, span: Span, hash: ContentHash) -> Taken {
+    fn check_stored(&mut self, id: EntryId, incoming: &Incoming, span: Span, hash: ContentHash) -> Taken {
         let index = span.index();
         if !incoming.partial.is_recorded(index) || !incoming.claim(index) {
             return Ok(None);
@@ -282,13 +328,15 @@ impl Storing {
         }
     }
 
-    fn judge(&self, id: EntryId, comparison: &Comparison, verdict: Verdict) -> Taken {
-        let (target, entry) = (&self.store.target, &comparison.entry);
+    fn judge(&mut self, id: EntryId, comparison: &Comparison, verdict: Verdict) -> Taken {
+        let store = Arc::clone(&self.store);
+        let (target, entry) = (&store.target, &comparison.entry);
         let failure = |trouble| Failure::Entry(id, trouble);
         match verdict {
             Verdict::Open => Ok(None),
             Verdict::Equal => {
                 let fate = target.keep(entry).map_err(failure)?;
+                self.record(entry, comparison.hash());
                 self.store.registry.settle(id);
                 Ok(Some((id, fate.into())))
             }

@@ -1,60 +1,54 @@
 //! Extended attributes, read and set by handle.
-//!
-//! Those of the namespace `user` belong to whoever owns the file. All others (labels, capabilities, access
-//! lists by number) belong to the system the file lies on: they would mean something else on another, or act
-//! with the rights of whoever receives, as setuid does.
 
-use std::{
-    borrow::Cow,
-    os::fd::{AsFd, OwnedFd},
-};
+use std::os::fd::{AsFd, OwnedFd};
 
 use ketch_protocol::{
     limits::{ATTRIBUTE_BYTES, ATTRIBUTES},
     manifest::Attribute,
 };
 use rustix::{
-    buffer::spare_capacity,
     fs::{Mode, OFlags, XattrFlags, fchmod, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat, openat},
     io::Errno,
 };
 
-/// Most bytes of the names of one file's attributes: XATTR_LIST_MAX of Linux.
+/// Most bytes of the names of one file's attributes, of all namespaces: what Linux lists at most.
 const NAMES_BYTES: usize = 64 * 1024;
 
-fn is_carried(name: &[u8]) -> bool {
+/// Whether an attribute belongs to the file's user. Those of other namespaces act with the rights of whoever
+/// receives, as setuid does (`security.capability`), or are the system's own business (`security.selinux`).
+pub(super) fn is_carried(name: &[u8]) -> bool {
     name.starts_with(b"user.")
 }
 
-/// The attributes of the file or directory `leaf` in `directory`, in ascending order of their names. Why not,
-/// for a person, when they can't be carried.
-pub(super) fn read(directory: &OwnedFd, leaf: &[u8]) -> Result<Vec<Attribute>, Cow<'static, str>> {
+/// The attributes of `leaf` in `directory`, as [`read`] gives them; why not, for a person.
+pub(super) fn read_at(directory: &OwnedFd, leaf: &[u8]) -> Result<Vec<Attribute>, String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match openat(directory, leaf, flags, Mode::empty()) {
-        Ok(file) => file,
-        Err(error) => return Err(format!("opening it to read its attributes: {error}").into()),
-    };
-    read_held(file).map_err(|error| match error {
-        Errno::TOOBIG => too_much(),
-        other => format!("reading its attributes: {other}").into(),
+    let opened = openat(directory, leaf, flags, Mode::empty());
+    opened.and_then(read).map_err(|error| match error {
+        Errno::TOOBIG => format!(
+            "its attributes are left out: more than {ATTRIBUTES}, or more than {ATTRIBUTE_BYTES} bytes of \
+             names and values"
+        ),
+        other => format!("reading its attributes: {other}"),
     })
 }
 
-/// The attributes of what `file` holds, as [`read`] gives them. E2BIG when they go beyond the limits.
-pub(super) fn read_held(file: impl AsFd) -> Result<Vec<Attribute>, Errno> {
+/// The [carried](is_carried) attributes of a file or a directory, in ascending order of their names. E2BIG
+/// when they go beyond the limits of the protocol; none where the file system has none.
+pub(super) fn read(handle: impl AsFd) -> Result<Vec<Attribute>, Errno> {
     let mut attributes = Vec::new();
-    let mut room = ATTRIBUTE_BYTES;
-    for name in names(&file)? {
-        let value = match value(&file, &name, room) {
+    let mut bytes = 0;
+    for name in names(&handle)? {
+        let value = match value(&handle, &name) {
             // Removed since its name was read.
             Err(Errno::NODATA) => continue,
             read => read?,
         };
-        room = match room.checked_sub(name.len() + value.len()) {
-            Some(room) if attributes.len() < ATTRIBUTES => room,
-            Some(_) | None => return Err(Errno::TOOBIG),
-        };
-        attributes.push(Attribute { name, value });
+        bytes += name.len() + value.len();
+        if bytes > ATTRIBUTE_BYTES || attributes.len() == ATTRIBUTES {
+            return Err(Errno::TOOBIG);
+        }
+        attributes.push(Attribute { name: name.into(), value: value.into() });
     }
     attributes.sort_unstable();
     Ok(attributes)
@@ -63,7 +57,7 @@ pub(super) fn read_held(file: impl AsFd) -> Result<Vec<Attribute>, Errno> {
 /// Gives a file or a directory these attributes and no other carried ones. EPERM for one that is not
 /// carried; all others are set then, too.
 pub(super) fn apply(handle: impl AsFd, attributes: &[Attribute]) -> Result<(), Errno> {
-    let held = read_held(&handle)?;
+    let held = read(&handle)?;
     let mut result = Ok(());
     for attribute in attributes.iter().filter(|attribute| !held.contains(attribute)) {
         let set = if is_carried(&attribute.name) {
@@ -91,37 +85,28 @@ fn as_writer(handle: impl AsFd, set: impl Fn() -> Result<(), Errno>) -> Result<(
     }
 }
 
-fn names(file: impl AsFd) -> Result<Vec<Box<[u8]>>, Errno> {
-    let mut listed: Vec<u8> = Vec::with_capacity(ATTRIBUTE_BYTES);
-    match flistxattr(&file, spare_capacity(&mut listed)) {
-        Ok(_) => {}
-        // The file system has none.
-        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
-        Err(Errno::RANGE) => {
-            listed.reserve(NAMES_BYTES);
-            flistxattr(&file, spare_capacity(&mut listed))?;
+fn names(handle: impl AsFd) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut packed = vec![0; 1024];
+    let length = loop {
+        match flistxattr(&handle, &mut packed[..]) {
+            Err(Errno::RANGE) if packed.len() < NAMES_BYTES => packed.resize(NAMES_BYTES, 0),
+            Err(Errno::OPNOTSUPP) => break 0,
+            listed => break listed?,
         }
-        Err(error) => return Err(error),
-    }
-    Ok(listed.split(|&byte| byte == 0).filter(|name| is_carried(name)).map(Box::from).collect())
+    };
+    let names = packed[..length].split(|&byte| byte == 0);
+    Ok(names.filter(|name| is_carried(name)).map(<[u8]>::to_vec).collect())
 }
 
-/// The value of one attribute; it may have `room` bytes.
-fn value(file: impl AsFd, name: &[u8], room: usize) -> Result<Box<[u8]>, Errno> {
-    // A buffer of no bytes would ask for the length.
-    let mut value: Vec<u8> = Vec::with_capacity(room.max(1));
-    match fgetxattr(file, name, spare_capacity(&mut value)) {
+fn value(handle: impl AsFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut value = vec![0; ATTRIBUTE_BYTES];
+    match fgetxattr(&handle, name, &mut value[..]) {
         Err(Errno::RANGE) => Err(Errno::TOOBIG),
-        read => read.map(|_| value.into()),
+        read => {
+            value.truncate(read?);
+            Ok(value)
+        }
     }
-}
-
-fn too_much() -> Cow<'static, str> {
-    format!(
-        "its attributes are left out: more than {ATTRIBUTES}, or more than {ATTRIBUTE_BYTES} bytes of names \
-         and values"
-    )
-    .into()
 }
 
 #[cfg(test)]
@@ -152,7 +137,7 @@ mod tests {
         let (a, b, empty) = (attribute("user.a", "1"), attribute("user.b", "\0\n"), attribute("user.c", ""));
         for attributes in [vec![], vec![a.clone(), b.clone(), empty], vec![attribute("user.a", "2"), b]] {
             apply(&file, &attributes).unwrap();
-            assert_eq!(read_held(&file).unwrap(), attributes);
+            assert_eq!(read(&file).unwrap(), attributes);
         }
     }
 
@@ -161,6 +146,6 @@ mod tests {
         let Some(file) = file() else { return };
         let (capability, plain) = (attribute("security.capability", "x"), attribute("user.a", "1"));
         assert_eq!(apply(&file, &[capability, plain.clone()]), Err(Errno::PERM));
-        assert_eq!(read_held(&file).unwrap(), [plain]);
+        assert_eq!(read(&file).unwrap(), [plain]);
     }
 }

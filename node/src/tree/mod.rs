@@ -12,21 +12,25 @@
 //! [`Target::sync`]. Dropping any of these at any time is safe: a file under its final name is always whole.
 
 mod attributes;
+mod catalogue;
 mod filter;
 mod handles;
+mod held;
 mod metadata;
 mod platform;
 mod scan;
 mod source;
 mod target;
 
+pub use catalogue::{Catalogued, Unknown, catalogue};
 pub use filter::{Filter, FilterError, excluding, including, rules_in};
+pub use held::HeldDirectory;
 pub use scan::{Found, Listing, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{
     Approved, Decision, Durability, Existing, Extras, Handling, Link, NewFile, NewTrash, Options, Over, Own,
-    Partial, Plan, Skip, Stored, Target, TargetError, TooMany, TrashError, Trouble, UndoError, Undone,
-    Unfinished, decide, undo,
+    Partial, Plan, Skip, Target, TargetError, TooMany, TrashError, Trouble, UndoError, Undone, Unfinished,
+    decide, undo,
 };
 
 /// The one folder that holds what is not yet complete, at the top of each file system of a target. It is

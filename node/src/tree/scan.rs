@@ -261,7 +261,7 @@ impl Look {
     }
 
     fn add_attributes(&mut self, entry: &mut Entry, directory: &OwnedFd, leaf: &[u8]) {
-        match attributes::read(directory, leaf) {
+        match attributes::read_at(directory, leaf) {
             Ok(attributes) => entry.attributes = attributes,
             Err(why) => self.problem = Some(Problem::new(entry.path.clone(), Cause::Metadata, why)),
         }

@@ -23,7 +23,7 @@ use rustix::{
 };
 
 use super::{
-    PRIVATE_FOLDER,
+    HeldDirectory, PRIVATE_FOLDER,
     handles::Handles,
     metadata,
     platform::{self, HANDLE},
@@ -135,6 +135,13 @@ impl Source {
             return Err(SourceError::Duplicate { first: (*first).clone(), second: (*second).clone() });
         }
         Ok(Self::holding(Top::Operands(opened.into_iter().map(|(operand, _)| operand).collect())))
+    }
+
+    /// Takes hold of what lies in a directory; its entries are named relative to it.
+    pub fn of_root(root: &HeldDirectory) -> Result<Self, SourceError> {
+        let handle = openat(root.handle(), ".", LISTABLE, Mode::empty());
+        let handle = handle.map_err(|error| root_error(root.path(), error))?;
+        Ok(Self::holding(Top::Root { handle, path: root.path().to_owned() }))
     }
 
     /// Takes hold of the directory at `path`, symlinks followed. Its entries are named relative to it, and

@@ -1,18 +1,28 @@
-//! Who may fetch what: the [`ticket`] that one person hands to another, and the [`offer`]s that wait for it.
+//! Who may do what: the [`ticket`] that one person hands to another, and the [`offer`]s that wait for it; the
+//! [`shares`] of a serving node, and the [`book`] of peers that are known by name.
 //!
 //! `send` opens [`offers::Offers`], reopens or makes an offer, prints its [`Ticket`] and asks
 //! [`HeldOffer::admit`] for every peer that says what it wants. `receive` parses the ticket, dials the peer it
-//! pins and shows the secret to nobody else.
+//! pins and shows the secret to nobody else. `serve` opens [`Shares`] and asks [`Shares::judge`] for every
+//! peer that says what it wants.
 
+pub mod book;
 pub mod lifetime;
+pub mod name;
 pub mod offer;
 pub mod offers;
 pub mod qr;
+pub mod rights;
 mod secret;
+pub mod shares;
 mod stored;
 pub mod ticket;
 
+pub use book::Book;
 pub use ketch_protocol::message::Secret;
 pub use lifetime::Lifetime;
+pub use name::{PeerName, PeerReference};
 pub use offers::{HeldOffer, OfferRequest, Offers};
+pub use rights::Rights;
+pub use shares::Shares;
 pub use ticket::Ticket;

@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-use ketch::tree::{Durability, Handling, Options, Plan, Target, Trouble};
+use ketch::tree::{Durability, Handling, HeldDirectory, Options, Plan, Target, Trouble};
 use ketch_protocol::{
     manifest::{Entry, EntryKind, Timestamp},
     message::Fate,
@@ -124,6 +124,10 @@ pub(crate) fn open(folder: &Path, options: Options) -> Target {
     Target::open(folder, options).unwrap()
 }
 
+pub(crate) fn held(folder: &Path) -> HeldDirectory {
+    HeldDirectory::open(folder).unwrap()
+}
+
 /// Everything in a folder but `.` and `..`.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(folder)
@@ -146,7 +150,7 @@ pub(crate) fn mtime(path: &Path) -> Timestamp {
 pub(crate) fn store(target: &Target, entry: &Entry, content: &[u8]) -> Result<Fate, Trouble> {
     let mut new = target.create(entry)?;
     new.write(content)?;
-    Ok(new.commit()?.fate)
+    new.commit()
 }
 
 pub(crate) fn problem<T: std::fmt::Debug>(result: Result<T, Trouble>) -> Problem {

@@ -19,8 +19,8 @@ use ketch_protocol::{
 use rustix::fs::{XattrFlags, fsetxattr};
 
 use crate::setting::{
-    CREATED, DESCRIBED, KEPT, MTIME, OVERWRITING, UPDATED, as_plain_user, directory, file, link, listed,
-    mode, mtime, names, open, problem, skip, store,
+    CREATED, DESCRIBED, KEPT, MTIME, OVERWRITING, UPDATED, as_plain_user, directory, file, held, link,
+    listed, mode, mtime, names, open, problem, skip, store,
 };
 
 const SKIPPED: Plan = Plan::Settled(Fate::Skipped);
@@ -293,7 +293,7 @@ fn attributes_are_set_and_others_removed() {
 #[test]
 fn a_target_is_for_one_session_alone_but_shared_with_receivers() {
     let folder = tempfile::tempdir().unwrap();
-    let alone = || Target::open_alone(folder.path(), OVERWRITING, None);
+    let alone = || Target::open_alone(held(folder.path()), OVERWRITING, None);
     let receiver = open(folder.path(), OVERWRITING);
     let first = alone().unwrap();
     let refused = alone().unwrap_err();

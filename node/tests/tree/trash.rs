@@ -19,7 +19,8 @@ use ketch_protocol::{
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 
 use crate::setting::{
-    MTIME, OVERWRITING, directory, file, link, listed, mount_tmpfs, names, path, skip, store, with_own_mounts,
+    MTIME, OVERWRITING, directory, file, held, link, listed, mount_tmpfs, names, path, skip, store,
+    with_own_mounts,
 };
 
 /// A file system tree with a trash beside it.
@@ -50,7 +51,7 @@ impl Place {
         let (trash, now) = (self.trash(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
         let new = NewTrash { folder: &trash, session, now };
         let handling = Handling { remove: true, ..OVERWRITING.handling };
-        Target::open_alone(&self.root(), Options { handling, ..OVERWRITING }, Some(&new)).unwrap()
+        Target::open_alone(held(&self.root()), Options { handling, ..OVERWRITING }, Some(&new)).unwrap()
     }
 
     fn undo(&self) -> Undone {
@@ -296,7 +297,8 @@ fn owners_and_attributes_are_undone() {
     let handling = Handling { owner: true, attributes: true, ..OVERWRITING.handling };
     let (trash, now) = (place.trash(), SystemTime::now());
     let new = NewTrash { folder: &trash, session: "01", now };
-    let target = Target::open_alone(&place.root(), Options { handling, ..OVERWRITING }, Some(&new)).unwrap();
+    let target =
+        Target::open_alone(held(&place.root()), Options { handling, ..OVERWRITING }, Some(&new)).unwrap();
     let mut extras = Extras::default();
     extras.push(&listed(&place.root(), "gone"));
     let approved = extras.approve(2, RemovalLimit::Default).unwrap();
@@ -353,10 +355,11 @@ fn what_a_session_replaces_twice_is_undone_to_what_was_there_before_it() {
 fn a_trash_within_the_target_or_on_another_file_system_is_refused() {
     with_own_mounts("trash::a_trash_within_the_target_or_on_another_file_system_is_refused", |folder| {
         let (root, elsewhere) = (folder.join("root"), folder.join("elsewhere"));
+        fs::create_dir(&root).unwrap();
         mount_tmpfs(&elsewhere, "size=1m");
         let open = |trash: &Path| {
             let new = NewTrash { folder: trash, session: "01", now: SystemTime::UNIX_EPOCH };
-            Target::open_alone(&root, OVERWRITING, Some(&new)).unwrap_err()
+            Target::open_alone(held(&root), OVERWRITING, Some(&new)).unwrap_err()
         };
         for inside in ["", "trash"] {
             let refused = open(&root.join(inside));

@@ -16,6 +16,8 @@ mod peer;
 mod place;
 mod process;
 mod reported;
+mod serving;
+mod sync;
 mod teardown;
 mod unreachable;
 mod wire;

@@ -60,6 +60,10 @@ impl Outstanding {
         Some(entry)
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.open.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }

@@ -306,6 +306,16 @@ impl Receiver {
         self.storing().into_iter().flat_map(|storing| storing.outstanding.iter().map(|(_, entry)| entry))
     }
 
+    /// How many entries were listed and are not settled.
+    pub fn open_count(&self) -> usize {
+        self.storing().map_or(0, |storing| storing.outstanding.count())
+    }
+
+    /// An entry that was listed and is not settled.
+    pub fn open_entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
+        self.storing()?.outstanding.entry(id)
+    }
+
     /// The account so far; after the end, as it was then.
     pub fn counts(&self) -> Counts {
         self.account().counts

@@ -9,7 +9,7 @@ use ketch_protocol::{
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{FileType, Mode, OFlags, fstat, openat},
+    fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat},
     io::Errno,
 };
 
@@ -19,7 +19,13 @@ use super::{
     standing::Standing,
     trouble::{Trouble, metadata_trouble},
 };
-use crate::tree::{metadata::Unset, source::read_fully_at};
+use crate::{
+    index::{self, Seen},
+    tree::{
+        metadata::{self, Unset},
+        source::read_fully_at,
+    },
+};
 
 /// A file that was there before.
 #[derive(Debug)]
@@ -76,6 +82,17 @@ impl Target {
                 self.0.describe(entry, &standing, &above)
             }
         }
+    }
+
+    /// What the file of an entry that was settled looks like, for an index; `None` if it is not what was
+    /// listed any more.
+    pub fn seen(&self, entry: &Entry) -> Option<Seen> {
+        let at = index::now();
+        let above = self.0.directory_above(&entry.path).ok()?;
+        let stat = statat(&above.handle, entry.path.leaf(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let is_listed = metadata::size(&stat) == entry.size() && metadata::mtime(&stat) == entry.mtime;
+        (is_file && is_listed).then(|| Seen { stat: metadata::stat_key(&stat), at })
     }
 
     /// What becomes of an entry whose stored file has another content: a problem, unless it is to be

@@ -17,7 +17,7 @@ use ketch_protocol::{
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{Dir, FlockOperation, Mode, OFlags, flock, fstatvfs, open, openat},
+    fs::{Dir, FlockOperation, Mode, OFlags, flock, fstatvfs, openat},
     io::Errno,
 };
 
@@ -28,7 +28,7 @@ use self::{
     trash::Trash,
 };
 use super::{
-    PRIVATE_FOLDER,
+    HeldDirectory, PRIVATE_FOLDER,
     handles::Handles,
     metadata::{self, Unset},
     platform::{self, FileSystem, HANDLE},
@@ -53,7 +53,7 @@ mod trouble;
 pub use decide::{Decision, Handling, Over, Own, Skip, decide};
 pub use existing::Existing;
 pub use ketch_protocol::message::Durability;
-pub use new_file::{NewFile, Stored};
+pub use new_file::NewFile;
 pub use partial::Partial;
 pub use place::Link;
 pub use plan::Plan;
@@ -127,37 +127,36 @@ impl Target {
     /// Opens `destination`, making it and what is above it where missing, and finds out whether it can be
     /// written. Leftovers older than a week are removed.
     pub fn open(destination: &Path, options: Options) -> Result<Self, TargetError> {
-        fs::create_dir_all(destination).map_err(|error| TargetError::new(destination, error))?;
-        Self::open_with(destination, options, None, |_| Ok(None))
+        let root = fs::create_dir_all(destination).and_then(|()| HeldDirectory::open(destination));
+        let root = root.map_err(|error| TargetError::new(destination, error))?;
+        Self::open_with(root, options, None, |_| Ok(None))
     }
 
-    /// Opens `destination` as [`Target::open`] does, for one session alone ([`TargetError::Busy`]), and with a
+    /// Opens a directory as [`Target::open`] does, for one session alone ([`TargetError::Busy`]), and with a
     /// trash where one is named.
     pub fn open_alone(
-        destination: &Path,
+        root: HeldDirectory,
         options: Options,
         trash: Option<&NewTrash<'_>>,
     ) -> Result<Self, TargetError> {
-        fs::create_dir_all(destination).map_err(|error| TargetError::new(destination, error))?;
-        let lock = lock(destination)?;
-        Self::open_with(destination, options, Some(lock), |root| match trash {
-            Some(new) => Ok(Some(Trash::open(new, destination, root)?)),
+        let lock = lock(&root)?;
+        let destination = root.path().to_owned();
+        Self::open_with(root, options, Some(lock), |root| match trash {
+            Some(new) => Ok(Some(Trash::open(new, &destination, root)?)),
             None => Ok(None),
         })
     }
 
     fn open_with(
-        destination: &Path,
+        root: HeldDirectory,
         options: Options,
         lock: Option<OwnedFd>,
         open_trash: impl FnOnce(&Directory) -> Result<Option<Trash>, TargetError>,
     ) -> Result<Self, TargetError> {
-        let refused = |error: io::Error| TargetError::new(destination, error);
-        let flags = HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = open(destination, flags, Mode::empty())
-            .and_then(Directory::hold)
-            .map(Arc::new)
-            .map_err(|error| refused(error.into()))?;
+        let destination = root.path().to_owned();
+        let refused = |error: io::Error| TargetError::new(&destination, error);
+        let root =
+            Directory::hold(root.into_handle()).map(Arc::new).map_err(|error| refused(error.into()))?;
         let private = Private::open(Arc::clone(&root)).map_err(|error| match error {
             Errno::NOTDIR => TargetError::Planted { path: destination.join(PRIVATE_FOLDER) },
             other => refused(other.into()),
@@ -220,9 +219,14 @@ impl Target {
         problems
     }
 
+    /// Whether [`Target::sync`] writes to a disk.
+    pub fn is_synced(&self) -> bool {
+        self.0.options.durability != Durability::None
+    }
+
     /// Writes what was stored to its disks; with [`Durability::None`] nothing is to be done.
     pub fn sync(&self) -> io::Result<()> {
-        if self.0.options.durability == Durability::None {
+        if !self.is_synced() {
             return Ok(());
         }
         let folders: Vec<_> = self.0.privates().values().cloned().collect();
@@ -339,12 +343,12 @@ impl Shared {
 
 /// Locks a target against other sessions. Its own directory is locked, so nothing is left when a process
 /// dies; a file system without locks has none to offer.
-fn lock(destination: &Path) -> Result<OwnedFd, TargetError> {
+fn lock(root: &HeldDirectory) -> Result<OwnedFd, TargetError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let held = open(destination, flags, Mode::empty())
-        .map_err(|error| TargetError::new(destination, error.into()))?;
+    let held = openat(root.handle(), ".", flags, Mode::empty())
+        .map_err(|error| TargetError::new(root.path(), error.into()))?;
     match flock(&held, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(TargetError::Busy { path: destination.to_path_buf() }),
+        Err(Errno::WOULDBLOCK) => Err(TargetError::Busy { path: root.path().to_path_buf() }),
         Ok(()) | Err(_) => Ok(held),
     }
 }

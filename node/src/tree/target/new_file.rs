@@ -9,7 +9,7 @@ use std::{
 
 use ketch_protocol::{manifest::Entry, message::Fate};
 use rustix::{
-    fs::{SeekFrom, fstat, fsync, ftruncate, seek},
+    fs::{SeekFrom, fsync, ftruncate, seek},
     io::Errno,
 };
 
@@ -18,10 +18,7 @@ use super::{
     private::{Private, Temporary},
     trouble::{Trouble, errno, metadata_trouble, write_trouble},
 };
-use crate::{
-    index::StatKey,
-    tree::{metadata, platform},
-};
+use crate::tree::{metadata, platform};
 
 /// A file that has no name yet, or one in the private folder. Dropped, it leaves nothing.
 #[derive(Debug)]
@@ -36,15 +33,6 @@ pub struct NewFile {
     /// Bytes so far, holes included.
     length: u64,
     ends_with_hole: bool,
-}
-
-/// What became of a file whose content was stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
-    /// Whether it is new or has taken the place of another.
-    pub fate: Fate,
-    /// What it looks like under its name, as long as nobody else wrote to it: to be known again by.
-    pub stat: Option<StatKey>,
 }
 
 impl Target {
@@ -97,7 +85,7 @@ impl NewFile {
     /// stored, with the time of writing or for its owner only; after any other nothing is.
     ///
     /// [`Cause::Metadata`]: ketch_protocol::problem::Cause::Metadata
-    pub fn commit(self) -> Result<Stored, Trouble> {
+    pub fn commit(self) -> Result<Fate, Trouble> {
         let path = self.entry.path.clone();
         self.set_length().map_err(|error| write_trouble(&path, "setting its length", error))?;
         let described = metadata::apply(&self.file, &self.entry, self.target.options.handling.carried());
@@ -105,8 +93,7 @@ impl NewFile {
             fsync(&self.file).map_err(|error| write_trouble(&path, "syncing", error))?;
         }
         let fate = self.publish().map_err(|error| write_trouble(&path, "naming the file", error))?;
-        described.map_err(|unset| metadata_trouble(&path, unset))?;
-        Ok(Stored { fate, stat: untouched(&self.file, &self.entry) })
+        described.map(|()| fate).map_err(|unset| metadata_trouble(&path, unset))
     }
 
     /// Content that ends with a hole has not yet its length.
@@ -129,13 +116,6 @@ impl NewFile {
         let temporary = Temporary::name(Arc::clone(&self.private), &self.file)?;
         target.place_temporary(path, &self.directory, &temporary)
     }
-}
-
-/// What a file that was just stored looks like; `None` when somebody else has written to it already, or when
-/// its file system has no such time.
-pub(super) fn untouched(file: &File, entry: &Entry) -> Option<StatKey> {
-    let key = metadata::stat_key(&fstat(file).ok()?);
-    (key.size == entry.size() && key.mtime == entry.mtime).then_some(key)
 }
 
 #[cfg(test)]

@@ -20,8 +20,7 @@ use rustix::{
 };
 
 use super::{
-    Durability, Shared, Stored, Target,
-    new_file::untouched,
+    Durability, Shared, Target,
     private::{Private, hex},
     ranges::{ROW_BYTES, Ranges},
     trouble::{Trouble, errno, metadata_trouble, write_trouble},
@@ -172,7 +171,7 @@ impl Partial {
     /// Gives the file its mode, its time and then its name, once every range is finished; problems as in
     /// [`NewFile::commit`](super::NewFile::commit), and after any other than one of metadata it is kept as it
     /// is.
-    pub fn commit(&self) -> Result<Stored, Trouble> {
+    pub fn commit(&self) -> Result<Fate, Trouble> {
         let (finished, all) = (self.ranges().count(), range_count(self.entry.size()));
         if finished != all {
             let detail = format_args!("{finished} of its {all} ranges are stored");
@@ -183,8 +182,7 @@ impl Partial {
             fsync(&self.file).map_err(|error| self.trouble("syncing", error))?;
         }
         let fate = self.publish().map_err(|error| self.trouble("naming the file", error))?;
-        described.map_err(|unset| metadata_trouble(&self.entry.path, unset))?;
-        Ok(Stored { fate, stat: untouched(&self.file, &self.entry) })
+        described.map(|()| fate).map_err(|unset| metadata_trouble(&self.entry.path, unset))
     }
 
     /// Removes what is stored of it.

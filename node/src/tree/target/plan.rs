@@ -153,7 +153,7 @@ impl Target {
             (EntryKind::Symlink { target }, Store(_)) => {
                 self.make_symlink(entry, target, above).map(Plan::Settled)
             }
-            (EntryKind::File { size: 0 }, Store(_)) => self.make_empty(entry).map(Plan::Settled),
+            (EntryKind::File { size: 0 }, Store(_)) => self.create(entry)?.commit().map(Plan::Settled),
             (EntryKind::File { size }, Store(over)) => self.plan_content(entry, *size, over, above),
         }
     }
@@ -193,10 +193,6 @@ impl Target {
         }
         mkdirat(&above.handle, leaf, Mode::RWXU)?;
         Ok(fate)
-    }
-
-    fn make_empty(&self, entry: &Entry) -> Result<Fate, Trouble> {
-        Ok(self.create(entry)?.commit()?.fate)
     }
 
     fn make_symlink(&self, entry: &Entry, target: &[u8], above: &Arc<Directory>) -> Result<Fate, Trouble> {

@@ -104,6 +104,11 @@ impl Extras {
         self.extras.push(Extra { path: own.path.clone(), seen });
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.extras.is_empty()
+    }
+
     /// Spares a path and all below it: the sender could not say what it has there.
     pub fn spare(&mut self, path: &EntryPath) {
         self.spared.insert(path.as_bytes().into());
@@ -139,6 +144,11 @@ impl Approved {
     /// Entries that are still to be removed.
     pub fn count(&self) -> u64 {
         self.extras.len() as u64
+    }
+
+    /// Their paths, in the order in which they go.
+    pub fn paths(&self) -> impl Iterator<Item = &EntryPath> {
+        self.extras.iter().rev().map(|extra| &extra.path)
     }
 
     /// Takes out what lies at `path` and below it.
@@ -273,7 +283,7 @@ impl<'a> Removing<'a> {
         }
         if let Some(trash) = &self.target.trash {
             // Those that can't be read can't be brought back.
-            let attributes = attributes::read(&above.handle, path.leaf()).unwrap_or_default();
+            let attributes = attributes::read_at(&above.handle, path.leaf()).unwrap_or_default();
             trash.note(&Action::removed(path, Some(was(attributes))))?;
             trash.make_directory(path)?;
         }

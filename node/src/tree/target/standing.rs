@@ -62,7 +62,7 @@ impl Shared {
 fn attributes_of(path: &EntryPath, above: &Directory, kind: &EntryKind) -> Vec<Attribute> {
     match kind {
         EntryKind::File { .. } | EntryKind::Directory => {
-            attributes::read(&above.handle, path.leaf()).unwrap_or_default()
+            attributes::read_at(&above.handle, path.leaf()).unwrap_or_default()
         }
         EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => Vec::new(),
     }

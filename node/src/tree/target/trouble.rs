@@ -67,7 +67,7 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    pub(super) fn new(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn new(path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
         match errno(&source) {
             Errno::NOSPC | Errno::DQUOT => Self::NoSpace { path, source },

@@ -15,7 +15,10 @@ use ketch_protocol::{
 };
 
 use super::{Action, Described, Left, NewTrash, log::Time, undo, undo::Undoing};
-use crate::tree::target::{Extras, Handling, Options, Target};
+use crate::tree::{
+    HeldDirectory,
+    target::{Extras, Handling, Options, Target},
+};
 
 const OPTIONS: Options = Options { handling: Handling::receiving(true), durability: Durability::None };
 
@@ -69,7 +72,7 @@ impl Place {
     fn open(&self) -> Target {
         let trash = self.trash();
         let new = NewTrash { folder: &trash, session: "s", now: SystemTime::now() };
-        Target::open_alone(&self.root(), OPTIONS, Some(&new)).unwrap()
+        Target::open_alone(HeldDirectory::open(&self.root()).unwrap(), OPTIONS, Some(&new)).unwrap()
     }
 
     /// A whole session.

@@ -35,6 +35,7 @@ use super::{
     shown,
 };
 use crate::tree::{
+    HeldDirectory,
     metadata::{self, Carried, Unset},
     platform::{self, HANDLE},
     target::{Directory, Durability, Handling, Options, Target, TargetError},
@@ -162,7 +163,8 @@ impl Undoing {
         }
         let handling = Handling::receiving(true);
         let options = Options { handling, durability: Durability::Session };
-        let open_target = Target::open_alone(&target, options, None)?;
+        let root = HeldDirectory::open(&target).map_err(|error| TargetError::new(&target, error))?;
+        let open_target = Target::open_alone(root, options, None)?;
         log.note_undoing(Time::from(SystemTime::now())).map_err(unread)?;
         let Log { actions, .. } = log;
         let undone = Undone { session, target, restored: 0, removed: 0, described: 0, problems: Vec::new() };

@@ -1,0 +1,211 @@
+//! `ketch sync`.
+
+use std::{path::PathBuf, sync::Arc};
+
+use ketch::{
+    index::Indexes,
+    state::StateFolder,
+    swarm::{Multiaddr, Node, NodeOptions, TransportKind},
+    transfer::{self, Direction, SyncError, SyncRequest},
+    trust::{Book, book::addresses_of},
+};
+use ketch_protocol::message::{Compression, Equality, Hashes, Policy, Removal, Selection};
+use tokio::sync::mpsc;
+
+use super::{
+    args::{self, CompressionName},
+    endpoint::{Endpoint, SharedTree},
+    exit::{Exit, Usage},
+    load_identity,
+    output::{Output, Side},
+    peers::told,
+    rules,
+    send::{EVENTS, show_while},
+    stop_on_signal,
+};
+
+pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Result<Exit> {
+    let request = request(&command, &Book::load(state)?, Arc::new(Indexes::new(state)))?;
+    let stop = stop_on_signal()?;
+    let (node, mut inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
+    let (events, mut shown) = mpsc::channel(EVENTS);
+    let output = Output::new(Side::Sync, command.json).itemizing(request.itemize);
+    let mut output = if command.dry_run { output.previewing() } else { output };
+    let syncing = transfer::sync(&node, &mut inbound, request, &events, &stop);
+    let ended = show_while(syncing, &mut shown, |event| output.show(&event)).await;
+    output.clear();
+    if let Err(SyncError::Session { unfinished, .. }) = &ended
+        && unfinished.files > 0
+    {
+        output.unfinished(unfinished);
+    }
+    node.shutdown().await;
+    let report = ended?;
+    output.summary(&report);
+    Ok(Exit::of_counts(&report.counts))
+}
+
+fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::Result<SyncRequest> {
+    let (shared, direction, local) = sides(command)?;
+    let peer = book.resolve(&shared.peer).map_err(told)?;
+    let known = command.address.iter().chain(book.addresses(peer)).cloned();
+    let mut addresses = addresses_of(peer, known).map_err(told)?;
+    let fits = |address: &Multiaddr| {
+        command.transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted))
+    };
+    addresses.retain(fits);
+    if addresses.is_empty() {
+        let message = format!("no address of {} is known that can be dialed", shared.peer);
+        let hint = Some("--address ADDR names one, `ketch peers add NAME PEERID ADDR` remembers it");
+        return Err(Usage { message, hint }.into());
+    }
+    Ok(SyncRequest {
+        peer,
+        addresses,
+        place: shared.place,
+        direction,
+        local,
+        trash: command.trash.clone(),
+        selection: selection(command)?,
+        policy: policy(command),
+        itemize: command.itemize || command.dry_run,
+        retry_for: command.retry_for,
+        indexes,
+    })
+}
+
+/// Which side is where.
+fn sides(command: &args::Sync) -> anyhow::Result<(SharedTree, Direction, PathBuf)> {
+    let parse =
+        |side| Endpoint::parse(side).map_err(|error| Usage { message: error.to_string(), hint: None });
+    match (parse(&command.source)?, parse(&command.target)?) {
+        (Endpoint::Shared(source), Endpoint::Local(target)) => Ok((source, Direction::Pull, target)),
+        (Endpoint::Local(source), Endpoint::Shared(target)) => Ok((target, Direction::Push, source)),
+        (Endpoint::Local(_), Endpoint::Local(_)) | (Endpoint::Shared(_), Endpoint::Shared(_)) => {
+            let message = "one side must be a directory of this machine, the other PEER:SHARE[/PATH]".into();
+            let hint = Some("`ketch serve` on the other machine offers a share");
+            Err(Usage { message, hint }.into())
+        }
+    }
+}
+
+fn selection(command: &args::Sync) -> anyhow::Result<Selection> {
+    // A dry run compares by hashes alone: nothing is read for it while it runs.
+    let hashes = match (command.checksum, command.find_moves || command.dry_run) {
+        (true, _) => Hashes::Read,
+        (false, true) => Hashes::All,
+        (false, false) => Hashes::Known,
+    };
+    Ok(Selection {
+        rules: rules::read(&command.rules)?,
+        hashes,
+        owner: command.owner,
+        attributes: command.xattrs,
+        compression: match command.compress {
+            CompressionName::Auto => Compression::Auto,
+            CompressionName::Zstd => Compression::Zstd,
+            CompressionName::None => Compression::None,
+        },
+    })
+}
+
+fn policy(command: &args::Sync) -> Policy {
+    let limit = command.max_delete.unwrap_or_default();
+    Policy {
+        removal: match command.delete {
+            true => Removal::Extra { limit, force_empty: command.force_empty },
+            false => Removal::Nothing,
+        },
+        existing: command.existing,
+        ignore_existing: command.ignore_existing,
+        update: command.update,
+        equality: match (command.checksum, command.size_only) {
+            (true, _) => Equality::Checksum,
+            (false, true) => Equality::Size,
+            (false, false) => Equality::Content,
+        },
+        find_moves: command.find_moves,
+        delta: !command.no_delta,
+        preview: command.dry_run,
+        durability: command.durability.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use ketch::swarm::PeerId;
+    use ketch_protocol::message::RemovalLimit;
+
+    use super::*;
+
+    fn parse(line: &[&str]) -> args::Sync {
+        let line = ["ketch", "sync"].iter().chain(line);
+        match args::Arguments::try_parse_from(line).unwrap().command {
+            args::Command::Sync(sync) => *sync,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn request(command: &args::Sync, book: &Book) -> anyhow::Result<SyncRequest> {
+        let state = tempfile::tempdir().unwrap();
+        let state = StateFolder::locate(Some(state.path().join("state")), |_| None).unwrap();
+        super::request(command, book, Arc::new(Indexes::new(&state)))
+    }
+
+    fn book(peer: PeerId) -> Book {
+        let mut book = Book::default();
+        let address = "/ip4/192.0.2.7/tcp/4001".parse().unwrap();
+        book.add("laptop".parse().unwrap(), peer, [address]).unwrap();
+        book
+    }
+
+    #[test]
+    fn one_side_is_here_and_the_other_is_not() {
+        let book = book(PeerId::random());
+        let pull = request(&parse(&["laptop:docs/a", "here"]), &book).unwrap();
+        assert_eq!((pull.direction, pull.local), (Direction::Pull, "here".into()));
+        assert_eq!(pull.place.to_string(), "docs/a");
+        let push = request(&parse(&["here", "laptop:docs"]), &book).unwrap();
+        assert_eq!(push.direction, Direction::Push);
+        for sides in [["a", "b"], ["laptop:a", "laptop:b"], ["nobody:a", "b"], ["la ptop:a", "b"]] {
+            assert!(request(&parse(&sides), &book).unwrap_err().is::<Usage>(), "{sides:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_come_from_the_line_and_from_the_book() {
+        let peer = PeerId::random();
+        let extra = format!("/ip4/192.0.2.8/tcp/1/p2p/{peer}");
+        let line = ["laptop:docs", ".", "--address", &extra];
+        let both = request(&parse(&line), &book(peer)).unwrap();
+        assert_eq!(both.addresses.len(), 2);
+        let named = [&format!("{peer}:docs"), ".", "--address", &extra].map(String::from);
+        let named = parse(&named.each_ref().map(String::as_str));
+        assert_eq!(request(&named, &Book::default()).unwrap().addresses.len(), 1);
+        let foreign = format!("/ip4/192.0.2.8/tcp/1/p2p/{}", PeerId::random());
+        for line in
+            [&["laptop:docs", ".", "--address", &foreign][..], &["laptop:docs", ".", "--transport", "quic"]]
+        {
+            assert!(request(&parse(line), &book(peer)).unwrap_err().is::<Usage>(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn options_say_what_becomes_of_the_target() {
+        let plain = parse(&["laptop:docs", "."]);
+        assert_eq!(policy(&plain), Policy::default());
+        assert_eq!(selection(&plain).unwrap(), Selection::default());
+        let line = ["laptop:docs", ".", "-nu", "--delete", "--max-delete", "7", "--checksum", "--no-delta"];
+        let expected = Policy {
+            removal: Removal::Extra { limit: RemovalLimit::Entries(7), force_empty: false },
+            update: true,
+            equality: Equality::Checksum,
+            delta: false,
+            preview: true,
+            ..Policy::default()
+        };
+        assert_eq!(policy(&parse(&line)), expected);
+        assert_eq!(selection(&parse(&line)).unwrap().hashes, Hashes::Read);
+    }
+}

@@ -1,0 +1,145 @@
+//! Sorts the streams that peers open: a control stream begins a session, a data stream goes to the session that
+//! it names, if the same peer runs it.
+//!
+//! A session that awaits content calls [`Router::register`] before it tells the peer; its streams wait in order in
+//! [`DataStreams`]. What belongs to nothing is dropped, which resets it.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use ketch_protocol::{
+    io::StreamKind,
+    limits::{DATA_STREAMS, FILE_STREAMS, HELLO_TIMEOUT_S},
+    message::SessionId,
+};
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
+
+use super::{lock, places::Places};
+use crate::swarm::{Connection, Inbound, PeerId, Stream};
+
+/// Data streams of one session at once.
+pub(super) const SESSION_STREAMS: usize = DATA_STREAMS as usize + FILE_STREAMS;
+
+/// Streams of one peer at once that have not said what they are, or that wait for their session to take them:
+/// those of one session.
+const UNSORTED_PER_PEER: usize = SESSION_STREAMS;
+
+/// Such streams of all peers: enough that four peers who use up theirs do not keep a fifth out.
+const UNSORTED: usize = 5 * UNSORTED_PER_PEER;
+
+/// Data streams that wait for their session beside the tasks that bring them.
+const WAITING_STREAMS: usize = 16;
+
+/// Which session takes the data streams of which peer. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Router(Arc<Mutex<Routes>>);
+
+type Routes = HashMap<(PeerId, SessionId), mpsc::Sender<Stream>>;
+
+impl Router {
+    /// Takes the data streams of a session from now on; `None` where one of this name runs already.
+    pub(super) fn register(&self, peer: PeerId, session: SessionId) -> Option<DataStreams> {
+        let mut routes = lock(&self.0);
+        let route = (peer, session);
+        if routes.contains_key(&route) {
+            return None;
+        }
+        let (deliver, streams) = mpsc::channel(WAITING_STREAMS);
+        routes.insert(route, deliver);
+        Some(DataStreams { router: self.clone(), route, streams })
+    }
+
+    async fn deliver(&self, peer: PeerId, session: SessionId, stream: Stream) {
+        let route = lock(&self.0).get(&(peer, session)).cloned();
+        if let Some(deliver) = route {
+            // A session that ended meanwhile has no use for it.
+            let _ = deliver.send(stream).await;
+        }
+    }
+}
+
+/// The data streams of one session. Once this is dropped those that come are reset.
+#[derive(Debug)]
+pub(super) struct DataStreams {
+    router: Router,
+    route: (PeerId, SessionId),
+    streams: mpsc::Receiver<Stream>,
+}
+
+impl DataStreams {
+    /// The next one. Dropped while it waits, it loses none.
+    pub(super) async fn next(&mut self) -> Stream {
+        match self.streams.recv().await {
+            Some(stream) => stream,
+            // The router keeps the other end until this is dropped.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for DataStreams {
+    fn drop(&mut self) {
+        lock(&self.router.0).remove(&self.route);
+    }
+}
+
+/// The streams that peers open, sorted as they come.
+pub(super) struct Arrivals<'a> {
+    inbound: &'a mut Inbound,
+    router: Router,
+    places: Places,
+    sorting: JoinSet<Option<(Connection, Stream)>>,
+}
+
+impl<'a> Arrivals<'a> {
+    pub(super) fn new(inbound: &'a mut Inbound, router: Router) -> Self {
+        Self { inbound, router, places: Places::new(UNSORTED_PER_PEER), sorting: JoinSet::new() }
+    }
+
+    /// The next control stream; `None` once the node has stopped. Data streams move while this is waited for.
+    /// Dropped while it waits, it loses none.
+    pub(super) async fn next(&mut self) -> Option<(Connection, Stream)> {
+        loop {
+            tokio::select! {
+                arrived = self.inbound.next(), if self.sorting.len() < UNSORTED => {
+                    let (connection, stream) = arrived?;
+                    self.sort(connection, stream);
+                }
+                Some(sorted) = self.sorting.join_next() => {
+                    if let Ok(Some(control)) = sorted {
+                        return Some(control);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Moves data streams for ever and resets every control stream: nobody asks anything of this side.
+    pub(super) async fn move_data(&mut self) -> Infallible {
+        while self.next().await.is_some() {}
+        // The session notices by itself that the node has stopped.
+        std::future::pending().await
+    }
+
+    /// Finds out what a stream is. That of a peer that has too many is reset.
+    fn sort(&mut self, connection: Connection, mut stream: Stream) {
+        let Some(place) = self.places.take(connection.peer()) else { return };
+        let router = self.router.clone();
+        self.sorting.spawn(async move {
+            let _place = place;
+            let limit = Duration::from_secs(HELLO_TIMEOUT_S);
+            match timeout(limit, StreamKind::read(&mut stream)).await {
+                Ok(Ok(StreamKind::Control)) => Some((connection, stream)),
+                Ok(Ok(StreamKind::Data(session))) => {
+                    router.deliver(connection.peer(), session, stream).await;
+                    None
+                }
+                Ok(Err(_)) | Err(_) => None,
+            }
+        });
+    }
+}

@@ -1,0 +1,145 @@
+//! [`KnownTree`]: a tree of a session, with what takes no part in it and what is remembered of its files.
+
+use std::io;
+
+use ketch_protocol::{
+    difference::RangeHash,
+    limits::VERSION,
+    message::{Hashes, Message, Place, Policy, Propose, Selection, SessionId, encode},
+    path::EntryPath,
+    session::receiver::Agreed,
+};
+
+use crate::{
+    index::{Agreement, Changes, Index, Indexes, PairKey, Recorder, now},
+    swarm::PeerId,
+    tree::{
+        Catalogued, Filter, FilterError, HeldDirectory, Listing, Scan, Source, SourceError, Unknown,
+        catalogue,
+    },
+};
+
+/// A tree that is listed and read, and what is known of it.
+#[derive(Debug, Clone)]
+pub(super) struct KnownTree {
+    pub(super) source: Source,
+    /// `None` where nothing is kept of it: it has no one root.
+    pub(super) index: Option<Index>,
+    filter: Filter,
+    selection: Selection,
+    /// Names what it is compared with.
+    pair: Option<PairKey>,
+}
+
+impl KnownTree {
+    /// The tree below `root`: without what `selection` or `excluded` leave out.
+    pub(super) fn open(
+        root: &HeldDirectory,
+        indexes: &Indexes,
+        selection: &Selection,
+        excluded: &[String],
+    ) -> Result<Self, OpenError> {
+        let rules = selection.rules.iter().chain(excluded.iter().map(String::as_bytes));
+        let filter = Filter::new(&rules.collect::<Vec<_>>())?;
+        let source = Source::of_root(root)?;
+        let index = source.root()?.map(|root| indexes.open(&root));
+        Ok(Self { source, index, filter, selection: selection.clone(), pair: None })
+    }
+
+    /// What is offered by a ticket: all of it, and nothing is kept.
+    pub(super) fn offered(source: Source) -> Self {
+        let (filter, selection) = (Filter::default(), Selection::default());
+        Self { source, index: None, filter, selection, pair: None }
+    }
+
+    /// Lists it.
+    pub(super) fn list(&self) -> Result<Scan, SourceError> {
+        self.source.list(self.listing())
+    }
+
+    /// Whether a path takes no part.
+    pub(super) fn leaves_out(&self, path: &EntryPath) -> bool {
+        is_left_out(&self.filter, path)
+    }
+
+    /// Lists it all, to be compared.
+    pub(super) fn catalogue(&self) -> Result<Catalogued, OpenError> {
+        let mut salt = [0; 16];
+        getrandom::fill(&mut salt).map_err(|error| OpenError::Salt(io::Error::other(error)))?;
+        let mut recorder = self.index.as_ref().map(Index::recorder);
+        let unknown = match (self.selection.hashes, &mut recorder) {
+            (Hashes::All | Hashes::Read, Some(recorder)) => Unknown::Read(recorder),
+            (Hashes::Known, _) | (Hashes::All | Hashes::Read, None) => Unknown::Leave,
+        };
+        let catalogued = catalogue(&self.source, self.listing(), unknown, salt, || true)?;
+        Ok(catalogued.expect("it is wanted to the end"))
+    }
+
+    /// Says what it is compared with, and on what terms.
+    pub(super) fn paired(self, peer: PeerId, place: &Place, selection: &Selection, policy: &Policy) -> Self {
+        let terms = Propose {
+            version: VERSION,
+            session: SessionId([0; 16]),
+            place: place.clone(),
+            selection: selection.clone(),
+            policy: policy.clone(),
+        };
+        let terms = encode(&Message::Propose(terms));
+        let pair =
+            PairKey::new(&peer.to_bytes(), place.share.as_str().as_bytes(), place.path.as_ref(), &terms);
+        Self { pair: Some(pair), ..self }
+    }
+
+    /// The roots of the two when nothing was to be done.
+    pub(super) fn agreed(&self) -> Option<Agreed> {
+        let agreed = self.index.as_ref()?.agreement(&self.pair?)?;
+        Some(Agreed { theirs: RangeHash(agreed.theirs), own: RangeHash(agreed.own) })
+    }
+
+    /// Keeps what was learnt of it, and the roots of the two if nothing was to be done.
+    pub(super) fn fold(&self, agreed: Option<Agreed>) {
+        let Some(index) = &self.index else { return };
+        let agreed = agreed.map(|agreed| Agreement { theirs: agreed.theirs.0, own: agreed.own.0 });
+        index.fold(&Changes { agreed: self.pair.zip(agreed), ..Changes::default() });
+    }
+
+    /// Takes what becomes known of its files.
+    pub(super) fn recorder(&self) -> Option<Recorder> {
+        self.index.as_ref().map(Index::recorder)
+    }
+
+    fn listing(&self) -> Listing {
+        let is_known = self.selection.hashes != Hashes::Read;
+        Listing {
+            filter: self.filter.clone(),
+            known: self.index.as_ref().filter(|_| is_known).map(|index| index.reader(now())),
+            hard_links: self.index.is_some(),
+            owner: self.selection.owner,
+            attributes: self.selection.attributes,
+        }
+    }
+}
+
+/// Whether a path or a directory above it is left out. It is not known whether the path is a directory.
+fn is_left_out(filter: &Filter, path: &EntryPath) -> bool {
+    let bytes = path.as_bytes();
+    let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(index, _)| index);
+    let above = slashes.filter_map(|end| EntryPath::parse(&bytes[..end]).ok());
+    filter.leaves_out(path, false)
+        || filter.leaves_out(path, true)
+        || above.into_iter().any(|above| filter.leaves_out(&above, true))
+}
+
+/// Why a tree of a sync can't be listed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It can't be opened.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// What is left out is said in a way that can't be understood.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The system gave no random numbers.
+    #[error("drawing random numbers")]
+    Salt(#[source] io::Error),
+}

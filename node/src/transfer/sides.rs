@@ -1,0 +1,201 @@
+//! The two trees of a sync, opened for a session: wherever they are, whoever dialed.
+
+use std::{
+    error::Error as _,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use ketch_protocol::{
+    message::{Equality, Hashes, Place, Policy, Selection, SessionId, TargetView},
+    problem::Reason,
+    session::Stop,
+};
+
+use super::{
+    SyncError,
+    known_tree::{KnownTree, OpenError},
+    receiving::Doing,
+    storing::Store,
+};
+use crate::{
+    index::Indexes,
+    swarm::PeerId,
+    tree::{self, Handling, HeldDirectory, NewTrash, Target, TargetError},
+    trust::shares::Admitted,
+};
+
+/// How often and how long to wait for a target that another session holds: half a second together.
+const LOCK_ATTEMPTS: usize = 10;
+const LOCK_WAIT: Duration = Duration::from_millis(50);
+
+/// A target, and what is known of it.
+#[derive(Debug)]
+pub(super) struct OpenTarget {
+    pub(super) doing: Doing,
+    pub(super) view: TargetView,
+    pub(super) free_bytes: u64,
+    /// Lists it, where it is to be compared.
+    pub(super) own: Option<KnownTree>,
+}
+
+/// How a target is opened.
+#[derive(Debug, Clone)]
+pub(super) struct Opening {
+    pub(super) peer: PeerId,
+    pub(super) place: Place,
+    pub(super) session: SessionId,
+    pub(super) selection: Selection,
+    pub(super) policy: Policy,
+    pub(super) trash: Option<PathBuf>,
+    /// What its owner excludes.
+    pub(super) exclude: Vec<String>,
+    pub(super) indexes: Arc<Indexes>,
+}
+
+impl Opening {
+    /// What is listed of the target: what the sender is asked for, and the hashes that this side needs.
+    fn own_selection(&self) -> Selection {
+        let hashes = match (self.policy.equality, self.policy.preview || self.policy.find_moves) {
+            (Equality::Checksum, _) => Hashes::Read,
+            (Equality::Content | Equality::Size, true) => Hashes::All,
+            (Equality::Content | Equality::Size, false) => Hashes::Known,
+        };
+        Selection { hashes, ..self.selection.clone() }
+    }
+
+    fn own_tree(&self, root: &HeldDirectory) -> Result<KnownTree, OpenError> {
+        let Self { peer, place, selection, policy, .. } = self;
+        let tree = KnownTree::open(root, &self.indexes, &self.own_selection(), &self.exclude)?;
+        Ok(tree.paired(*peer, place, selection, policy))
+    }
+}
+
+/// Opens the target on the side that dials. Where nothing is to be written it may be missing, else it is made.
+pub(super) fn open_local_target(path: &Path, opening: &Opening) -> Result<OpenTarget, SyncError> {
+    if opening.policy.preview {
+        return preview_target(HeldDirectory::open(path), opening);
+    }
+    let root = fs::create_dir_all(path).and_then(|()| HeldDirectory::open(path));
+    open_target(root.map_err(|error| TargetError::new(path, error))?, opening)
+}
+
+/// Opens the source on the side that dials.
+pub(super) fn open_local_source(
+    path: PathBuf,
+    selection: &Selection,
+    indexes: &Indexes,
+) -> Result<KnownTree, SyncError> {
+    let root = HeldDirectory::open(&path).map_err(|source| SyncError::Source { path, source })?;
+    Ok(KnownTree::open(&root, indexes, selection, &[])?)
+}
+
+fn open_target(root: HeldDirectory, opening: &Opening) -> Result<OpenTarget, SyncError> {
+    let Opening { session, selection, policy, trash, .. } = opening;
+    let listed = root.again().map_err(SyncError::LookAtTarget)?;
+    let session = format!("{session:?}");
+    let trash = trash.as_deref();
+    let trash = trash.map(|folder| NewTrash { folder, session: &session, now: SystemTime::now() });
+    let options = tree::Options { handling: Handling::of(policy, selection), durability: policy.durability };
+    let target = open_alone(&root, options, trash.as_ref())?;
+    let unused = target.is_empty().map_err(SyncError::LookAtTarget)? && target.unfinished().files == 0;
+    let free_bytes = target.free_bytes().map_err(SyncError::LookAtTarget)?;
+    let own = opening.own_tree(&listed)?;
+    let view = if unused { TargetView::Empty } else { TargetView::Comparable };
+    let doing = Doing::Store(Arc::new(Store::new(target, Some(own.clone()))));
+    Ok(OpenTarget { doing, view, free_bytes, own: Some(own) })
+}
+
+/// A session that was given up may still be in a system call, and holds the target until that returns.
+fn open_alone(
+    root: &HeldDirectory,
+    options: tree::Options,
+    trash: Option<&NewTrash<'_>>,
+) -> Result<Target, SyncError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        let again = root.again().map_err(SyncError::LookAtTarget)?;
+        match Target::open_alone(again, options, trash) {
+            Err(TargetError::Busy { .. }) => thread::sleep(LOCK_WAIT),
+            opened => return Ok(opened?),
+        }
+    }
+    let again = root.again().map_err(SyncError::LookAtTarget)?;
+    Ok(Target::open_alone(again, options, trash)?)
+}
+
+/// Opens a target that may be missing, to look at it.
+fn preview_target(root: io::Result<HeldDirectory>, opening: &Opening) -> Result<OpenTarget, SyncError> {
+    let own = match root {
+        Ok(root) => Some(opening.own_tree(&root)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(SyncError::LookAtTarget(error)),
+    };
+    let view = if own.is_some() { TargetView::Comparable } else { TargetView::Occupied };
+    let doing = Doing::Preview(Handling::of(&opening.policy, &opening.selection));
+    // Nothing is written: there is always room.
+    Ok(OpenTarget { doing, view, free_bytes: u64::MAX, own })
+}
+
+/// Opens what a peer may read. It hears what is wrong: it has a right on the share.
+pub(super) fn open_shared_source(
+    admitted: &Admitted,
+    selection: &Selection,
+    indexes: &Indexes,
+) -> Result<KnownTree, Stop> {
+    let opened = HeldDirectory::open_exactly(&admitted.share.root);
+    let opened = opened.and_then(|root| match &admitted.path {
+        Some(path) => root.below(path),
+        None => Ok(root),
+    });
+    let root = opened.map_err(|error| unavailable(admitted, &error))?;
+    let tree = KnownTree::open(&root, indexes, selection, &admitted.share.exclude);
+    tree.map_err(|error| Stop::new(Reason::Internal, error))
+}
+
+/// Opens what a peer may write into. Below the share it is made where it is missing and something is written.
+pub(super) fn open_shared_target(admitted: &Admitted, opening: &Opening) -> Result<OpenTarget, Stop> {
+    let preview = opening.policy.preview;
+    let opened = HeldDirectory::open_exactly(&admitted.share.root);
+    let opened = opened.and_then(|root| match &admitted.path {
+        Some(path) if preview => root.below(path),
+        Some(path) => root.make_below(path),
+        None => Ok(root),
+    });
+    if preview {
+        return preview_target(opened, opening).map_err(|error| match error {
+            SyncError::LookAtTarget(error) => unavailable(admitted, &error),
+            other => stop_of(admitted, &other),
+        });
+    }
+    let root = opened.map_err(|error| unavailable(admitted, &error))?;
+    open_target(root, opening).map_err(|error| stop_of(admitted, &error))
+}
+
+/// What a peer with a right hears of a directory that can't be opened: where it is stays here.
+fn unavailable(admitted: &Admitted, error: &io::Error) -> Stop {
+    let path = admitted.path.as_ref().map_or_else(|| "its root".into(), |path| format!("\"{path}\" in it"));
+    let detail = format_args!("the share \"{}\": cannot open {path}: {error}", admitted.share.name);
+    Stop::new(Reason::Internal, detail)
+}
+
+/// What a peer hears of a target that can't be written.
+fn stop_of(admitted: &Admitted, error: &SyncError) -> Stop {
+    let reason = match error {
+        SyncError::Target(error) => error.reason(),
+        SyncError::Source { .. }
+        | SyncError::Tree(_)
+        | SyncError::LookAtTarget(_)
+        | SyncError::Connect(_)
+        | SyncError::Session { .. }
+        | SyncError::Interrupted
+        | SyncError::Random(_) => Reason::Internal,
+    };
+    let cause = match error {
+        SyncError::Tree(error) => format!(": {error}"),
+        other => other.source().map(|source| format!(": {source}")).unwrap_or_default(),
+    };
+    Stop::new(reason, format_args!("the share \"{}\" cannot be written{cause}", admitted.share.name))
+}

@@ -1,0 +1,176 @@
+//! Making two trees the same with a peer that serves one of them, from this side, which dials.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use ketch_protocol::{
+    limits::VERSION,
+    message::{Ask, Claim, Consent, Place, Policy, Propose, Selection, SessionId, TargetView},
+};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ConnectError, SyncError,
+    arrivals::{Arrivals, Router},
+    blocking,
+    connect::open_control,
+    event::{Direction, Event, Report, Route},
+    known_tree::KnownTree,
+    line::Line,
+    random_session,
+    receiving::{CutShort, Receiving},
+    retry::Retry,
+    sending::Sending,
+    sides::{OpenTarget, Opening, open_local_source, open_local_target},
+};
+use crate::{
+    index::Indexes,
+    swarm::{Connection, Inbound, Multiaddr, Node, PeerId, Stream},
+    tree::Unfinished,
+};
+
+/// What to make the same as what.
+#[derive(Debug, Clone)]
+pub struct SyncRequest {
+    /// Who serves the other tree.
+    pub peer: PeerId,
+    /// Where that peer is.
+    pub addresses: Vec<Multiaddr>,
+    /// The other tree.
+    pub place: Place,
+    /// Which of the two is the source.
+    pub direction: Direction,
+    /// The tree on this side. A target is made if it is missing.
+    pub local: PathBuf,
+    /// Where what is removed or replaced in a target on this side goes.
+    pub trash: Option<PathBuf>,
+    /// What is listed, and how it crosses.
+    pub selection: Selection,
+    /// What becomes of the target.
+    pub policy: Policy,
+    /// Whether every change of the target is told ([`Event::Changed`]), or removals alone.
+    pub itemize: bool,
+    /// How long to try again after a connection was lost.
+    pub retry_for: Duration,
+    /// What is remembered of trees.
+    pub indexes: Arc<Indexes>,
+}
+
+/// Makes the target the same as the source, in as many sessions as that takes. Cancelling `stop` tells the other
+/// side; what is stored by then stays.
+pub async fn sync(
+    node: &Node,
+    inbound: &mut Inbound,
+    request: SyncRequest,
+    events: &mpsc::Sender<Event>,
+    stop: &CancellationToken,
+) -> Result<Report, SyncError> {
+    let mut retry = Retry::new(request.retry_for);
+    let mut syncing = Syncing { node, inbound, request, events, stop };
+    loop {
+        let error = match syncing.attempt().await {
+            Ok(report) => return Ok(report),
+            Err(error) => error,
+        };
+        let Some(wait) = retry.wait(&error, Instant::now()) else { return Err(error) };
+        // Nobody listens to events any more: the sync goes on without them.
+        let _ = events.send(Event::Retrying { why: error.to_string(), wait }).await;
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = stop.cancelled() => return Err(SyncError::Interrupted),
+        }
+    }
+}
+
+struct Syncing<'a> {
+    node: &'a Node,
+    inbound: &'a mut Inbound,
+    request: SyncRequest,
+    events: &'a mpsc::Sender<Event>,
+    stop: &'a CancellationToken,
+}
+
+impl Syncing<'_> {
+    /// One session.
+    async fn attempt(&mut self) -> Result<Report, SyncError> {
+        match self.request.direction {
+            Direction::Pull => self.pull().await,
+            Direction::Push => self.push().await,
+        }
+    }
+
+    async fn pull(&mut self) -> Result<Report, SyncError> {
+        let session = random_session().map_err(SyncError::Random)?;
+        let opened = self.open_target(session).await?;
+        let (connection, stream) = self.connect().await?;
+        let ask = self.ask(session, opened.view);
+        let router = Router::default();
+        let data = router.register(connection.peer(), ask.session).expect("it is the only session");
+        let mut arrivals = Arrivals::new(self.inbound, router);
+        let OpenTarget { doing, free_bytes, own, .. } = opened;
+        let receiving = Receiving::ask(connection.clone(), ask, doing, free_bytes, self.events.clone());
+        let removal = self.request.policy.removal;
+        let receiving = receiving.comparing(own, removal).itemizing(self.request.itemize);
+        let result = tokio::select! {
+            result = receiving.run(Line::new(stream), data, self.stop) => result,
+            never = arrivals.move_data() => match never {},
+        };
+        connection.close().await;
+        result.map_err(|CutShort { error, unfinished }| SyncError::Session { error, unfinished })
+    }
+
+    async fn push(&mut self) -> Result<Report, SyncError> {
+        let source = self.open_source().await?;
+        let (connection, stream) = self.connect().await?;
+        let propose = Propose {
+            version: VERSION,
+            session: random_session().map_err(SyncError::Random)?,
+            place: self.request.place.clone(),
+            selection: self.request.selection.clone(),
+            policy: self.request.policy.clone(),
+        };
+        let sending = Sending::propose(connection.clone(), propose, source, self.events.clone());
+        let sending = sending.itemizing(self.request.itemize);
+        let result = sending.run(Line::new(stream), self.stop).await;
+        connection.close().await;
+        result.map_err(|error| SyncError::Session { error, unfinished: Unfinished::default() })
+    }
+
+    fn ask(&self, session: SessionId, target: TargetView) -> Ask {
+        Ask {
+            version: VERSION,
+            session,
+            claim: Claim::Share(self.request.place.clone()),
+            consent: Consent::Given,
+            target,
+            selection: self.request.selection.clone(),
+            preview: self.request.policy.preview,
+        }
+    }
+
+    async fn open_target(&self, session: SessionId) -> Result<OpenTarget, SyncError> {
+        let SyncRequest { peer, place, local, trash, policy, selection, indexes, .. } = self.request.clone();
+        let exclude = Vec::new();
+        let opening = Opening { peer, place, session, selection, policy, trash, exclude, indexes };
+        blocking(move || open_local_target(&local, &opening)).await
+    }
+
+    async fn open_source(&self) -> Result<KnownTree, SyncError> {
+        let SyncRequest { local, selection, indexes, .. } = self.request.clone();
+        blocking(move || open_local_source(local, &selection, &indexes)).await
+    }
+
+    async fn connect(&self) -> Result<(Connection, Stream), SyncError> {
+        let SyncRequest { peer, addresses, .. } = &self.request;
+        let connection = tokio::select! {
+            dialed = self.node.dial(*peer, addresses.clone()) => dialed.map_err(ConnectError::from)?,
+            () = self.stop.cancelled() => return Err(SyncError::Interrupted),
+        };
+        let _ = self.events.send(Event::Connected(Route::of(&connection))).await;
+        let stream = open_control(&connection).await?;
+        Ok((connection, stream))
+    }
+}

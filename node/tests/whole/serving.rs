@@ -1,0 +1,137 @@
+//! The surroundings of a sync: a node that serves, and one that comes.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use ketch::swarm::TransportKind;
+use serde_json::Value;
+
+use crate::{
+    place::{Place, listen_address},
+    process::{Ended, Ketch, ketch},
+};
+
+/// A node that serves `shared` of a place under the name `docs`.
+pub(crate) struct Serving {
+    pub(crate) place: Place,
+    pub(crate) serve: Ketch,
+    pub(crate) peer: String,
+    pub(crate) address: String,
+}
+
+impl Serving {
+    /// Serves `docs` with these rights to the nodes `comer` and `other`.
+    pub(crate) async fn with(transport: TransportKind, rights: &str) -> Self {
+        let place = Place::new();
+        fs::create_dir(place.path("shared")).unwrap();
+        let comer = identity(&place, "comer").await;
+        let mut share = OsString::from("docs=");
+        share.push(place.path("shared"));
+        let allow = format!("{comer}=docs:{rights}");
+        let also = format!("{}=docs:{rights}", identity(&place, "other").await);
+        let listen = listen_address(transport);
+        let serve: [&dyn AsRef<OsStr>; 10] = [
+            &"serve",
+            &"--json",
+            &"--listen",
+            &listen,
+            &"--share",
+            &share,
+            &"--allow",
+            &allow,
+            &"--allow",
+            &also,
+        ];
+        let serve = ketch(&place.path("server"), &serve);
+        Self::wait_for(place, Ketch::start(serve)).await
+    }
+
+    /// Serves `docs` with a trash, as a file says: the node `comer` may mirror it.
+    pub(crate) async fn with_trash() -> Self {
+        let place = Place::new();
+        fs::create_dir(place.path("shared")).unwrap();
+        let comer = identity(&place, "comer").await;
+        let config = place.path("serve.toml");
+        let text = format!(
+            "listen = [\"/ip4/127.0.0.1/tcp/0\"]\n\
+             [share.docs]\npath = \"shared\"\ntrash = \"trash\"\nallow.{comer} = \"mirror\"\n"
+        );
+        fs::write(&config, text).unwrap();
+        let serve = ketch(&place.path("server"), &[&"serve", &"--json", &"--config", &config]);
+        Self::wait_for(place, Ketch::start(serve)).await
+    }
+
+    async fn wait_for(place: Place, mut serve: Ketch) -> Self {
+        let serving = serve.event("serving").await;
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let (peer, address) = (text(&serving["peer_id"]), text(&serving["addresses"][0]));
+        Self { place, serve, peer, address }
+    }
+
+    pub(crate) fn shared(&self) -> PathBuf {
+        self.place.path("shared")
+    }
+
+    /// `PEER:docs/path`.
+    pub(crate) fn docs(&self, path: &str) -> String {
+        format!("{}:docs{path}", self.peer)
+    }
+
+    /// A sync of the node `comer`.
+    pub(crate) fn sync(
+        &self,
+        source: impl Into<OsString>,
+        target: impl Into<OsString>,
+        options: &[&str],
+    ) -> Ketch {
+        self.sync_as("comer", source, target, options)
+    }
+
+    pub(crate) fn sync_as(
+        &self,
+        node: &str,
+        source: impl Into<OsString>,
+        target: impl Into<OsString>,
+        options: &[&str],
+    ) -> Ketch {
+        let mut arguments: Vec<OsString> = vec!["sync".into(), source.into(), target.into()];
+        arguments.extend(["--json", "--address", &self.address].map(Into::into));
+        if !options.contains(&"--durability") {
+            // A sync of a busy disk proves nothing here and takes seconds.
+            arguments.extend(["--durability", "none"].map(Into::into));
+        }
+        arguments.extend(options.iter().map(Into::into));
+        Ketch::start(ketch(&self.place.path(node), &each(&arguments)))
+    }
+
+    /// Pulls the share into the target.
+    pub(crate) async fn pull(&self, options: &[&str]) -> Ended {
+        self.sync(self.docs(""), self.place.target(), options).end().await
+    }
+
+    /// Pushes the source into the share.
+    pub(crate) async fn push(&self, options: &[&str]) -> Ended {
+        self.sync(self.place.source(), self.docs(""), options).end().await
+    }
+}
+
+/// The PeerId of a node of a place.
+pub(crate) async fn identity(place: &Place, node: &str) -> String {
+    let ended = Ketch::start(ketch(&place.path(node), &[&"id", &"--json"])).end().await.expect(0);
+    let id: Value = serde_json::from_str(&ended.stdout[0]).unwrap();
+    id["peer_id"].as_str().unwrap().to_owned()
+}
+
+fn each(arguments: &[OsString]) -> Vec<&dyn AsRef<OsStr>> {
+    arguments.iter().map(|argument| argument as &dyn AsRef<OsStr>).collect()
+}
+
+/// Writes a file and what is above it.
+pub(crate) fn write(root: &Path, name: &str, content: &str) {
+    let path = root.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
