@@ -270,7 +270,10 @@ impl Listing {
 
     pub(super) fn check_account(&self, theirs: Counts) -> Result<(), Violation> {
         let ours = self.account.counts;
-        if theirs == ours { Ok(()) } else { Err(Violation::Account { theirs, ours }) }
+        if theirs == ours {
+            return Ok(());
+        }
+        Err(Violation::Account { theirs: theirs.into(), ours: ours.into() })
     }
 }
 

@@ -237,10 +237,10 @@ pub enum Violation {
     /// Its account differs from ours.
     #[error("its account differs: {theirs:?}, here {ours:?}")]
     Account {
-        /// What it says.
-        theirs: Counts,
+        /// What it says. Boxed, since nothing else makes an error of a session large.
+        theirs: Box<Counts>,
         /// What was counted here.
-        ours: Counts,
+        ours: Box<Counts>,
     },
     /// Its totals differ from what it listed.
     #[error("its totals differ from what it listed")]

@@ -188,7 +188,10 @@ fn the_account_adds_up_and_is_compared() {
         if agreed {
             assert_eq!(actions, [Action::Send(Message::Farewell), Action::End(Ending::Complete(counts))]);
         } else {
-            assert_eq!(*violation(&actions), Violation::Account { theirs, ours: counts });
+            assert_eq!(
+                *violation(&actions),
+                Violation::Account { theirs: theirs.into(), ours: counts.into() }
+            );
         }
         assert_eq!(sender.counts(), counts, "the account outlives the end");
     }
