@@ -4,6 +4,7 @@
 
 use std::{
     io::Write as _,
+    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     process::{Command, Output},
 };
@@ -21,8 +22,13 @@ fn lab_is_there() -> bool {
 }
 
 fn link(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("it runs")
+}
+
+fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bench-factor"));
-    command.arg("link").args(arguments).output().expect("it runs")
+    command.arg("link").args(arguments);
+    command
 }
 
 fn stdout(output: &Output) -> String {
@@ -61,6 +67,20 @@ fn hosts_behind_routers_know_each_other_by_their_public_addresses() {
     let output = link(&[&["nat"], &kinds[..], &commands].concat());
     let addresses = "11.11.1.2 11.11.2.2 11.11.3.2 192.168.1.2\n".to_owned();
     assert_eq!((output.status.code(), stdout(&output)), (Some(3), addresses));
+}
+
+#[test]
+fn without_a_command_host_a_has_the_shell_of_the_user() {
+    if !lab_is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let shell = folder.path().join("shell");
+    std::fs::write(&shell, "#!/bin/sh\necho $B_IP\nexit 4\n").expect("written");
+    std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let mut nat = command(&["nat", "--a", "cone", "--b", "symmetric", "--rtt", "20ms"]);
+    let output = nat.env("SHELL", &shell).output().expect("it runs");
+    assert_eq!((output.status.code(), stdout(&output)), (Some(4), "11.11.2.2\n".to_owned()));
 }
 
 #[test]

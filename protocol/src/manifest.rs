@@ -41,7 +41,7 @@ pub struct Entry {
     pub path: EntryPath,
     /// What it is.
     pub kind: EntryKind,
-    /// Permission bits, `0o7777` at most. Meaningless for a symlink (0).
+    /// Permission bits, `0o7777` at most. Meaningless for a symlink and for a hard link (0).
     pub mode: u32,
     /// When its content was last changed.
     pub mtime: Timestamp,
@@ -125,7 +125,7 @@ pub enum EntryKind {
         /// The exact bytes it holds: 1 to 4,096, no NUL.
         target: Box<[u8]>,
     },
-    /// Another name of a file.
+    /// Another name of a file. What belongs to the file is said by its first name: mode and mtime are 0 here.
     HardLink {
         /// The first name of that file in the order of the manifest, where it is a [`EntryKind::File`].
         target: EntryPath,

@@ -43,7 +43,7 @@ pub(super) enum Link {
         #[arg(long, value_name = "CMD")]
         b: Option<String>,
     },
-    /// Run commands on two hosts behind routers, and on a public one; ends as the one on A does
+    /// Be, or run a command, on one of two hosts behind routers; ends as that does
     Nat {
         #[command(flatten)]
         emulation: Emulation,
@@ -71,9 +71,9 @@ pub(super) struct Homes {
     /// How host B is attached
     #[arg(long, value_name = "UPLINK")]
     b: Uplink,
-    /// What host A runs, by `sh -c`
+    /// What host A runs, by `sh -c`, instead of a shell for you
     #[arg(long, value_name = "CMD")]
-    run_a: String,
+    run_a: Option<String>,
     /// What host B runs; it is started before A's, and ended when that ends
     #[arg(long, value_name = "CMD")]
     run_b: Option<String>,
@@ -145,8 +145,7 @@ pub(super) fn run(link: Link, out: &mut impl io::Write) -> anyhow::Result<ExitCo
         }
         Link::Shell { emulation, b } => {
             let path = emulation.path()?;
-            let shell = std::env::var_os("SHELL").unwrap_or_else(|| "sh".into());
-            let status = path.run_shell(Command::new(shell), b.as_deref().map(by_shell))?;
+            let status = path.run_shell(own_shell(), b.as_deref().map(by_shell))?;
             conclude(path, &emulation, status)
         }
         Link::Nat { emulation, homes } => run_nat(&emulation, &homes),
@@ -209,17 +208,24 @@ fn by_shell(script: &str) -> Command {
     command
 }
 
+/// The shell that the user has.
+fn own_shell() -> Command {
+    Command::new(std::env::var_os("SHELL").unwrap_or_else(|| "sh".into()))
+}
+
 fn run_nat(emulation: &Emulation, homes: &Homes) -> anyhow::Result<ExitCode> {
     let members = [("a", homes.a), ("b", homes.b), ("relay", Uplink::Public)];
     let profile = emulation.profile()?;
     let internet = Internet::new(&members, &profile, emulation.options())?;
-    let start = |name: &str, script: &str| -> anyhow::Result<Running> {
-        let member = internet.member(name).with_context(|| format!("no host is named {name}"))?;
-        Ok(member.spawn(by_shell(script))?)
-    };
+    let member = |name: &str| internet.member(name).with_context(|| format!("no host is named {name}"));
+    let start =
+        |name: &str, script: &str| -> anyhow::Result<Running> { Ok(member(name)?.spawn(by_shell(script))?) };
     let relay = homes.run_relay.as_deref().map(|script| start("relay", script)).transpose()?;
     let b = homes.run_b.as_deref().map(|script| start("b", script)).transpose()?;
-    let status = start("a", &homes.run_a)?.wait()?;
+    let status = match &homes.run_a {
+        Some(script) => start("a", script)?.wait()?,
+        None => member("a")?.run_shell(own_shell())?,
+    };
     let drain = 2 * Duration::from_nanos(profile.rtt_ns());
     for running in [b, relay].into_iter().flatten() {
         running.wind_up(drain)?;

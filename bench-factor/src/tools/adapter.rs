@@ -170,6 +170,8 @@ const PLAIN: Adapter = Adapter {
 
 const KETCH: Adapter = Adapter { needs: &["ketch"], delta: Delta::Files, server: None, ..PLAIN };
 
+const KETCH_SYNC: Adapter = Adapter { delta: Delta::Parts, deletes: true, ..KETCH };
+
 const RSYNC: Adapter = Adapter { needs: &["rsync"], delta: Delta::Parts, deletes: true, ..PLAIN };
 
 const RSYNC_SSH: Adapter =
@@ -227,6 +229,25 @@ static TABLE: &[Adapter] = &[
         ..KETCH
     },
     Adapter {
+        name: "ketch-sync-tcp",
+        server: Some(|setup| ketch::serve(setup, "tcp")),
+        commands: |setup, address| ketch::sync(setup, address, &["--durability", "none"]),
+        ..KETCH_SYNC
+    },
+    Adapter {
+        name: "ketch-sync-quic",
+        server: Some(|setup| ketch::serve(setup, "quic")),
+        commands: |setup, address| ketch::sync(setup, address, &["--durability", "none"]),
+        ..KETCH_SYNC
+    },
+    Adapter {
+        name: "ketch-sync-tcp-session",
+        durability: Durability::Session,
+        server: Some(|setup| ketch::serve(setup, "tcp")),
+        commands: |setup, address| ketch::sync(setup, address, &["--durability", "session"]),
+        ..KETCH_SYNC
+    },
+    Adapter {
         name: "rsync-local",
         encrypted: false,
         timed: Timed::Both,
@@ -237,7 +258,14 @@ static TABLE: &[Adapter] = &[
         name: "rsync-daemon",
         encrypted: false,
         server: Some(rsync::daemon),
-        commands: |setup, _| rsync::from_daemon(setup),
+        commands: |setup, _| rsync::from_daemon(setup, &[]),
+        ..RSYNC
+    },
+    Adapter {
+        name: "rsync-daemon-z",
+        encrypted: false,
+        server: Some(rsync::daemon),
+        commands: |setup, _| rsync::from_daemon(setup, &["--compress"]),
         ..RSYNC
     },
     Adapter { name: "rsync-ssh", commands: |setup, _| rsync::over_ssh(setup, &[]), ..RSYNC_SSH },

@@ -18,9 +18,15 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 
-use super::record::{Origin, Record};
+use super::{
+    record::{Origin, Record},
+    seal::{SEAL_BYTES, Seal},
+};
 
 /// Name and version of the format, in front of the seal.
 const MAGIC: &[u8; 16] = b"ketch journal 1\n";
@@ -82,44 +88,6 @@ pub struct Mark {
     offset: u64,
 }
 
-/// What the file of the index is: redb does not check what it reads, and must not be given a damaged file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seal {
-    /// There is none.
-    Missing,
-    /// It is being written. If nobody is at it, its writer was killed, and redb puts it in order.
-    Writing,
-    /// It has this length and the BLAKE3 that begins so.
-    Whole { length: u64, hash: [u8; 16] },
-}
-
-const SEAL_BYTES: usize = 1 + 8 + 16;
-
-impl Seal {
-    fn encode(self) -> [u8; SEAL_BYTES] {
-        let (kind, length, hash) = match self {
-            Self::Missing => (0, 0, [0; 16]),
-            Self::Writing => (1, 0, [0; 16]),
-            Self::Whole { length, hash } => (2, length, hash),
-        };
-        let mut out = [kind; SEAL_BYTES];
-        out[1..9].copy_from_slice(&length.to_le_bytes());
-        out[9..].copy_from_slice(&hash);
-        out
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (&kind, rest) = bytes.split_first()?;
-        let (length, hash) = rest.split_first_chunk()?;
-        match kind {
-            0 => Some(Self::Missing),
-            1 => Some(Self::Writing),
-            2 => Some(Self::Whole { length: u64::from_le_bytes(*length), hash: hash.try_into().ok()? }),
-            _ => None,
-        }
-    }
-}
-
 /// The journal of one tree. Whoever has it open is the only one.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -154,11 +122,10 @@ impl Journal {
     pub(super) fn open(path: &Path) -> Result<Self, Refused> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Refused::Busy),
-            // A file system without locks keeps nobody out; then two processes may each spoil what the other
-            // wrote, which is found by the checksums and costs reading files again.
-            Ok(()) | Err(_) => {}
+        // A file system without locks keeps nobody out; then two processes may each spoil what the other wrote,
+        // which the checksums find and which costs reading files again.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(Refused::Busy);
         }
         let mut journal = Self { file, end: 0, synced: 0, generation: 0, seal: Seal::Missing };
         journal.begin()?;

@@ -19,11 +19,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use ketch_protocol::manifest::Timestamp;
+use ketch_protocol::{manifest::Timestamp, session::receiver::Agreed};
 
 use self::{
     boot::Boot,
-    journal::{Journal, Refused, Seal},
+    journal::{Journal, Refused},
+    seal::Seal,
     store::{Reading, StoreError},
 };
 use crate::state::{StateFolder, show};
@@ -35,10 +36,11 @@ mod pair;
 mod reader;
 mod record;
 mod recorder;
+mod seal;
 mod store;
 
 pub use journal::Mark;
-pub use pair::{Agreement, PairKey};
+pub use pair::PairKey;
 pub use reader::{Gone, Reader};
 pub use record::{Seen, StatKey, now};
 pub use recorder::Recorder;
@@ -210,8 +212,8 @@ impl Index {
     }
 
     /// On which states this tree and another last agreed.
-    pub fn agreement(&self, pair: &PairKey) -> Option<Agreement> {
-        self.0.read(|reading| reading.agreement(pair)).flatten()
+    pub fn agreed(&self, pair: &PairKey) -> Option<Agreed> {
+        self.0.read(|reading| reading.agreed(pair)).flatten()
     }
 
     /// What was at the root of the tree when [`Changes::root`] was last folded.
@@ -251,7 +253,7 @@ impl Shared {
 
     /// Moves aside the file of the index when it is not what was written.
     fn check(&self, journal: &Journal, store: &Path) {
-        match (journal.seal(), store::seal(store)) {
+        match (journal.seal(), Seal::of(store)) {
             // A killed session was at it: redb puts it in order.
             (Seal::Writing, _) | (_, Ok(Seal::Missing)) => {}
             (expected, Ok(seal)) if seal == expected => {}
@@ -291,7 +293,7 @@ impl Shared {
     fn fold_into(&self, store: &Path, journal: &mut Journal, changes: &Changes) -> Result<(), StoreError> {
         journal.begin_writing()?;
         store::fold(store, journal, changes, self.boot)?;
-        journal.clear(store::seal(store)?)?;
+        journal.clear(Seal::of(store)?)?;
         Ok(())
     }
 

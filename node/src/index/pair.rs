@@ -1,20 +1,10 @@
 //! On which states two trees last agreed.
 
-use ketch_protocol::path::EntryPath;
+use ketch_protocol::{difference::RangeHash, path::EntryPath, session::receiver::Agreed};
 
 /// A pair of trees and how they are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairKey([u8; 32]);
-
-/// The roots of the two catalogues after a complete session: while neither changes, nothing is to be done,
-/// though they may differ (the receiver may have more, or may not be able to keep some metadata).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Agreement {
-    /// The sender's root.
-    pub theirs: [u8; 16],
-    /// The receiver's own root.
-    pub own: [u8; 16],
-}
 
 /// Separates these hashes from all others.
 const CONTEXT: &str = "ketch 1 pair of trees";
@@ -36,18 +26,16 @@ impl PairKey {
     }
 }
 
-impl Agreement {
-    pub(super) fn encode(&self) -> [u8; 32] {
-        let mut out = [0; 32];
-        out[..16].copy_from_slice(&self.theirs);
-        out[16..].copy_from_slice(&self.own);
-        out
-    }
+pub(super) fn encode(agreed: Agreed) -> [u8; 32] {
+    let mut out = [0; 32];
+    out[..16].copy_from_slice(&agreed.theirs.0);
+    out[16..].copy_from_slice(&agreed.own.0);
+    out
+}
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (theirs, own) = bytes.split_first_chunk()?;
-        Some(Self { theirs: *theirs, own: own.try_into().ok()? })
-    }
+pub(super) fn decode(bytes: &[u8]) -> Option<Agreed> {
+    let (theirs, own) = bytes.split_first_chunk()?;
+    Some(Agreed { theirs: RangeHash(*theirs), own: RangeHash(own.try_into().ok()?) })
 }
 
 #[cfg(test)]
@@ -71,9 +59,9 @@ mod tests {
     }
 
     #[test]
-    fn an_agreement_is_decoded_as_it_was_encoded() {
-        let agreement = Agreement { theirs: [1; 16], own: [2; 16] };
-        assert_eq!(Agreement::decode(&agreement.encode()), Some(agreement));
-        assert_eq!(Agreement::decode(&[0; 31]), None);
+    fn agreed_roots_are_decoded_as_they_were_encoded() {
+        let agreed = Agreed { theirs: RangeHash([1; 16]), own: RangeHash([2; 16]) };
+        assert_eq!(decode(&encode(agreed)), Some(agreed));
+        assert_eq!(decode(&[0; 31]), None);
     }
 }

@@ -31,7 +31,8 @@ impl Recorder {
     }
 
     /// A file with this hash was stored and looks like `seen` now that it has its name, its mode and its
-    /// times.
+    /// times. To be told again whenever this program gives the file another mode, time or name: each sets
+    /// its ctime.
     pub fn stored(&mut self, path: &EntryPath, seen: Seen, hash: ContentHash) {
         self.add(path, Record { seen, hash, origin: Origin::Stored(self.shared.boot) });
     }
@@ -45,7 +46,8 @@ impl Recorder {
     }
 
     fn add(&mut self, path: &EntryPath, record: Record) {
-        if self.shared.files.is_none() {
+        // What an empty file holds is known without.
+        if self.shared.files.is_none() || record.seen.stat.size == 0 {
             return;
         }
         self.key.clear();

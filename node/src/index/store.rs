@@ -2,10 +2,11 @@
 //! when the journal is folded into it. So a session that finds nothing new writes nothing.
 //!
 //! redb does not check a page when it is read, and may panic over a damaged one. So the whole file is checked
-//! against its [`Seal`] before it is opened.
+//! against its seal before it is opened.
 
-use std::{fs::File, io, path::Path};
+use std::{io, path::Path};
 
+use ketch_protocol::session::receiver::Agreed;
 use redb::{
     AccessGuard, Builder, Database, Error, Range, ReadOnlyDatabase, ReadTransaction, ReadableDatabase as _,
     ReadableTableMetadata as _, TableDefinition, WriteTransaction,
@@ -14,8 +15,8 @@ use redb::{
 use super::{
     Gone, RootIdentity,
     boot::Boot,
-    journal::{Journal, Seal},
-    pair::{Agreement, PairKey},
+    journal::Journal,
+    pair::{self, PairKey},
     record::{Origin, RECORD_BYTES},
 };
 
@@ -29,7 +30,7 @@ const FORMAT_KEY: &str = "format";
 /// Key of a path -> encoded record.
 const RECORDS: TableDefinition<&[u8], &[u8; RECORD_BYTES]> = TableDefinition::new("records");
 
-/// Key of a pair -> agreement; and the identity of the root under [`ROOT_KEY`].
+/// Key of a pair -> agreed roots; and the identity of the root under [`ROOT_KEY`].
 const PAIRS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("pairs");
 const ROOT_KEY: &[u8] = b"root";
 
@@ -41,7 +42,7 @@ pub(super) const PAIRS_KEPT: u64 = 1_024;
 const READ_CACHE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Memory for pages while writing: they are written out when it is full.
-const WRITE_CACHE_BYTES: usize = 32 * 1024 * 1024;
+const WRITE_CACHE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Why the file can't be used.
 #[derive(Debug)]
@@ -58,13 +59,18 @@ pub(super) enum StoreError {
 
 impl From<io::Error> for StoreError {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::NotFound => Self::Missing,
-            // What redb says of a file that ends too early or does not begin as its files do.
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-                Self::Damaged
-            }
-            _ => Self::Io(error),
+        let kind = error.kind();
+        // What redb says of a file that ends too early or does not begin as its files do.
+        let is_content = matches!(
+            kind,
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
+        );
+        if kind == io::ErrorKind::NotFound {
+            Self::Missing
+        } else if is_content {
+            Self::Damaged
+        } else {
+            Self::Io(error)
         }
     }
 }
@@ -127,8 +133,8 @@ impl Reading {
     }
 
     /// On what a pair last agreed.
-    pub(super) fn agreement(&self, pair: &PairKey) -> Result<Option<Agreement>, StoreError> {
-        self.pair(pair.as_bytes(), Agreement::decode)
+    pub(super) fn agreed(&self, pair: &PairKey) -> Result<Option<Agreed>, StoreError> {
+        self.pair(pair.as_bytes(), pair::decode)
     }
 
     /// What was the root when it was last remembered.
@@ -166,7 +172,7 @@ pub struct Changes {
     /// Files that are gone.
     pub gone: Gone,
     /// On what the pair agrees now.
-    pub agreed: Option<(PairKey, Agreement)>,
+    pub agreed: Option<(PairKey, Agreed)>,
     /// The root as it is now.
     pub root: Option<RootIdentity>,
 }
@@ -186,19 +192,6 @@ pub(super) fn fold(path: &Path, journal: &Journal, changes: &Changes, boot: Boot
     fold_records(&transaction, journal, changes, boot)?;
     fold_pairs(&transaction, changes)?;
     transaction.commit().map_err(failed)
-}
-
-/// What the file at `path` is. It takes a second for some gigabytes, so some hundredths for a million files.
-pub(super) fn seal(path: &Path) -> io::Result<Seal> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Seal::Missing),
-        opened => opened?,
-    };
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(&file)?;
-    let mut hash = [0; 16];
-    hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    Ok(Seal::Whole { length: hasher.count(), hash })
 }
 
 fn open_for_writing(path: &Path) -> Result<Database, StoreError> {
@@ -232,12 +225,12 @@ fn fold_records(
 
 fn fold_pairs(transaction: &WriteTransaction, changes: &Changes) -> Result<(), StoreError> {
     let mut pairs = transaction.open_table(PAIRS).map_err(failed)?;
-    if let Some((pair, agreement)) = &changes.agreed {
+    if let Some((pair, agreed)) = &changes.agreed {
         if pairs.len().map_err(failed)? > PAIRS_KEPT {
             pairs.retain(|key, _| key == ROOT_KEY).map_err(failed)?;
         }
         let key = pair.as_bytes();
-        pairs.insert(key, &agreement.encode()[..]).map_err(failed)?;
+        pairs.insert(key, &pair::encode(*agreed)[..]).map_err(failed)?;
     }
     if let Some(root) = &changes.root {
         pairs.insert(ROOT_KEY, &root.encode()[..]).map_err(failed)?;

@@ -1,4 +1,4 @@
-use ketch_protocol::{hash::ContentHash, path::EntryPath};
+use ketch_protocol::{difference::RangeHash, hash::ContentHash, path::EntryPath};
 
 use super::*;
 
@@ -219,16 +219,16 @@ fn a_state_folder_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn an_agreement_is_remembered_for_its_pair() {
+fn agreed_roots_are_remembered_for_its_pair() {
     let setting = Setting::new();
     let index = setting.open();
     let (pair, other) = (PairKey::new(b"p", b"s", None, b""), PairKey::new(b"p", b"t", None, b""));
-    assert_eq!(index.agreement(&pair), None);
-    let agreement = Agreement { theirs: [1; 16], own: [2; 16] };
-    index.fold(&Changes { agreed: Some((pair, agreement)), ..Changes::default() });
+    assert_eq!(index.agreed(&pair), None);
+    let agreed = Agreed { theirs: RangeHash([1; 16]), own: RangeHash([2; 16]) };
+    index.fold(&Changes { agreed: Some((pair, agreed)), ..Changes::default() });
     drop(index);
     let index = setting.open();
-    assert_eq!((index.agreement(&pair), index.agreement(&other)), (Some(agreement), None));
+    assert_eq!((index.agreed(&pair), index.agreed(&other)), (Some(agreed), None));
 }
 
 #[test]
@@ -245,13 +245,13 @@ fn pairs_are_bounded_and_the_root_outlives_them() {
     let setting = Setting::new();
     let index = setting.open();
     index.fold(&Changes { root: Some(setting.root.identity), ..Changes::default() });
-    let agreement = Agreement { theirs: [1; 16], own: [2; 16] };
+    let agreed = Agreed { theirs: RangeHash([1; 16]), own: RangeHash([2; 16]) };
     let pair = |number: u32| PairKey::new(&number.to_le_bytes(), b"", None, b"");
     for number in 0..=store::PAIRS_KEPT as u32 {
-        index.fold(&Changes { agreed: Some((pair(number), agreement)), ..Changes::default() });
+        index.fold(&Changes { agreed: Some((pair(number), agreed)), ..Changes::default() });
     }
-    assert_eq!(index.agreement(&pair(0)), None);
-    assert_eq!(index.agreement(&pair(store::PAIRS_KEPT as u32)), Some(agreement));
+    assert_eq!(index.agreed(&pair(0)), None);
+    assert_eq!(index.agreed(&pair(store::PAIRS_KEPT as u32)), Some(agreed));
     assert_eq!(index.known_root(), Some(setting.root.identity));
 }
 
@@ -290,7 +290,7 @@ fn survives(setting: &Setting, damaged: &[u8], what: &str) -> Vec<String> {
     let _ = fs::remove_file(setting.file("redb.damaged"));
     let index = setting.open();
     let pair = PairKey::new(b"p", b"s", None, b"");
-    assert_eq!(index.agreement(&pair), None, "{what}");
+    assert_eq!(index.agreed(&pair), None, "{what}");
     assert!(index.known_root().is_none_or(|root| root == setting.root.identity), "{what}");
     known(&index, 0..600);
     read(&index, 0..600);
@@ -376,4 +376,12 @@ fn a_flipped_bit_anywhere_never_gives_a_wrong_hash() {
         damaged[byte] ^= 1 << (byte % 8);
         survives(&setting, &damaged, &format!("a bit of byte {byte}"));
     }
+}
+
+#[test]
+fn readers_and_recorders_go_to_other_threads() {
+    fn goes<T: Send>() {}
+    goes::<Reader>();
+    goes::<Recorder>();
+    goes::<Indexes>();
 }

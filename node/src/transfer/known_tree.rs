@@ -3,21 +3,17 @@
 use std::io;
 
 use ketch_protocol::{
-    difference::RangeHash,
     limits::VERSION,
     manifest::{Entry, EntryKind},
-    message::{Hashes, Message, Place, Policy, Propose, Selection, SessionId, encode},
+    message::{Hashes, Message, Place, Policy, Propose, Rules, RulesError, Selection, SessionId, encode},
     path::EntryPath,
     session::receiver::Agreed,
 };
 
 use crate::{
-    index::{Agreement, Changes, Index, Indexes, PairKey, Recorder, now},
+    index::{Changes, Index, Indexes, PairKey, Recorder, now},
     swarm::PeerId,
-    tree::{
-        Catalogued, Filter, FilterError, HeldDirectory, Listing, Scan, Source, SourceError, Unknown,
-        catalogue,
-    },
+    tree::{Catalogued, Filter, FilterError, HeldDirectory, Listing, Scan, Source, SourceError, catalogue},
 };
 
 /// A tree that is listed and read, and what is known of it.
@@ -66,12 +62,9 @@ impl KnownTree {
     pub(super) fn catalogue(&self) -> Result<Catalogued, OpenError> {
         let mut salt = [0; 16];
         getrandom::fill(&mut salt).map_err(|error| OpenError::Salt(io::Error::other(error)))?;
-        let mut recorder = self.index.as_ref().map(Index::recorder);
-        let unknown = match (self.selection.hashes, &mut recorder) {
-            (Hashes::All | Hashes::Read, Some(recorder)) => Unknown::Read(recorder),
-            (Hashes::Known, _) | (Hashes::All | Hashes::Read, None) => Unknown::Leave,
-        };
-        let catalogued = catalogue(&self.source, self.listing(), unknown, salt, || true)?;
+        let filter = self.filter.clone();
+        let index = self.index.as_ref().ok_or(OpenError::Offered)?;
+        let catalogued = catalogue(&self.source, index, &self.selection, filter, salt, || true)?;
         Ok(catalogued.expect("it is wanted to the end"))
     }
 
@@ -92,14 +85,12 @@ impl KnownTree {
 
     /// The roots of the two when nothing was to be done.
     pub(super) fn agreed(&self) -> Option<Agreed> {
-        let agreed = self.index.as_ref()?.agreement(&self.pair?)?;
-        Some(Agreed { theirs: RangeHash(agreed.theirs), own: RangeHash(agreed.own) })
+        self.index.as_ref()?.agreed(&self.pair?)
     }
 
     /// Keeps what was learnt of it, and the roots of the two if nothing was to be done.
     pub(super) fn fold(&self, agreed: Option<Agreed>) {
         let Some(index) = &self.index else { return };
-        let agreed = agreed.map(|agreed| Agreement { theirs: agreed.theirs.0, own: agreed.own.0 });
         index.fold(&Changes { agreed: self.pair.zip(agreed), ..Changes::default() });
     }
 
@@ -121,9 +112,9 @@ impl KnownTree {
 }
 
 /// What takes part in a tree: neither `selection` nor its owner leave it out.
-pub(super) fn filter(selection: &Selection, excluded: &[String]) -> Result<Filter, FilterError> {
+pub(super) fn filter(selection: &Selection, excluded: &[String]) -> Result<Filter, OpenError> {
     let rules = selection.rules.iter().chain(excluded.iter().map(String::as_bytes));
-    Filter::new(&rules.collect::<Vec<_>>())
+    Ok(Filter::new(&Rules::new(rules.map(Box::from).collect())?)?)
 }
 
 /// Whether an entry takes no part, or a directory above it does not.
@@ -155,6 +146,12 @@ pub enum OpenError {
     /// What is left out is said in a way that can't be understood.
     #[error(transparent)]
     Filter(#[from] FilterError),
+    /// Too much is left out.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// It has no one root.
+    #[error("what is offered by a ticket is not compared")]
+    Offered,
     /// The system gave no random numbers.
     #[error("drawing random numbers")]
     Salt(#[source] io::Error),

@@ -134,7 +134,7 @@ fn preview_target(root: io::Result<HeldDirectory>, opening: &Opening) -> Result<
         Err(error) => return Err(SyncError::LookAtTarget(error)),
     };
     let view = if own.is_some() { TargetView::Comparable } else { TargetView::Occupied };
-    let filter = filter(&opening.selection, &opening.exclude).map_err(OpenError::from)?;
+    let filter = filter(&opening.selection, &opening.exclude)?;
     let doing = Doing::Preview { handling: Handling::of(&opening.policy, &opening.selection), filter };
     // Nothing is written: there is always room.
     Ok(OpenTarget { doing, view, free_bytes: u64::MAX, own })

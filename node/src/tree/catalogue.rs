@@ -5,20 +5,12 @@ use ketch_protocol::{
     hash::{ContentHash, Hasher},
     limits::BLOCK_BYTES,
     manifest::{Entry, EntryKind},
+    message::{Hashes, Selection},
     problem::Problem,
 };
 
-use super::{Found, Listing, Source, SourceError};
-use crate::index::{Gone, Recorder, Seen};
-
-/// What becomes of files whose content no index knows.
-#[derive(Debug)]
-pub enum Unknown<'a> {
-    /// They are listed without a hash, and equal nothing until they are compared.
-    Leave,
-    /// They are read, and what they hold is recorded. One that can't be read, or changes meanwhile, is left.
-    Read(&'a mut Recorder),
-}
+use super::{Filter, Found, Listing, Source, SourceError};
+use crate::index::{self, Gone, Index, Reader, Recorder, Seen};
 
 /// A tree as it was scanned.
 #[derive(Debug)]
@@ -27,20 +19,28 @@ pub struct Catalogued {
     pub catalogue: Catalogue,
     /// What is no entry, and which directories could not be listed, in the order of the scan.
     pub problems: Vec<Problem>,
-    /// What an index knows and was not there.
+    /// What the index knows and was not met.
     pub gone: Gone,
 }
 
-/// Scans `source`. `salt` is drawn anew for each catalogue ([`CatalogueBuilder::new`]). `is_wanted` is asked
-/// between entries; `None` once it says no.
+/// Scans what `filter` takes of `source`, with the hashes that `index` knows or that `selection` wants read.
+/// `salt` is drawn anew for each catalogue ([`CatalogueBuilder::new`]). `is_wanted` is asked between entries;
+/// `None` once it says no.
 pub fn catalogue(
     source: &Source,
-    listing: Listing,
-    mut unknown: Unknown<'_>,
+    index: &Index,
+    selection: &Selection,
+    filter: Filter,
     salt: [u8; 16],
     mut is_wanted: impl FnMut() -> bool,
 ) -> Result<Option<Catalogued>, SourceError> {
-    let mut scan = source.list(listing)?;
+    let (known, mut recorder) = match selection.hashes {
+        Hashes::Known => (Some(index.reader(index::now())), None),
+        Hashes::All => (Some(index.reader(index::now())), Some(index.recorder())),
+        Hashes::Read => (None, Some(index.recorder())),
+    };
+    let Selection { owner, attributes, .. } = *selection;
+    let mut scan = source.list(Listing { filter, known, hard_links: true, owner, attributes })?;
     let mut builder = CatalogueBuilder::new(salt);
     let mut problems = Vec::new();
     for found in &mut scan {
@@ -49,31 +49,29 @@ pub fn catalogue(
         }
         match found {
             Found::Entry(mut entry) => {
-                unknown.settle(source, &mut entry);
+                if let Some(recorder) = &mut recorder {
+                    complete(source, recorder, &mut entry);
+                }
                 builder.push(&entry);
             }
             Found::Problem(problem) => problems.push(problem),
         }
     }
-    let gone = scan.into_known().map(|known| known.gone()).unwrap_or_default();
+    let gone = scan.into_known().map(Reader::gone).unwrap_or_default();
     Ok(Some(Catalogued { catalogue: builder.finish(), problems, gone }))
 }
 
-impl Unknown<'_> {
-    fn settle(&mut self, source: &Source, entry: &mut Entry) {
-        let is_unknown = matches!(entry.kind, EntryKind::File { .. }) && entry.hash.is_none();
-        if let Self::Read(recorder) = self
-            && is_unknown
-            && let Some((seen, hash)) = read(source, entry)
-        {
-            recorder.read(&entry.path, seen, hash);
-            entry.hash = Some(hash);
-        }
+/// Gives a file without a hash one, by reading it. What can't be read as it was listed stays without, and
+/// equals nothing: whoever needs its content meets the reason.
+fn complete(source: &Source, recorder: &mut Recorder, entry: &mut Entry) {
+    let is_unknown = matches!(entry.kind, EntryKind::File { .. }) && entry.hash.is_none();
+    if is_unknown && let Some((seen, hash)) = read(source, entry) {
+        recorder.read(&entry.path, seen, hash);
+        entry.hash = Some(hash);
     }
 }
 
-/// The hash of a listed file; `None` when it can't be read as it was listed. Whoever needs its content
-/// meets the reason.
+/// The hash of a listed file; `None` when it can't be read as it was listed.
 fn read(source: &Source, entry: &Entry) -> Option<(Seen, ContentHash)> {
     let file = source.open_file(entry).ok()?;
     let mut hasher = Hasher::whole();

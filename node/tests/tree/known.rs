@@ -1,22 +1,26 @@
 //! A directory as a root, with an index, a filter, hard links, owners and attributes.
 
 use std::{
+    env,
     fs::{self, File},
-    io::Write as _,
+    io::{self, BufRead as _, BufReader, Write as _},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     path::Path,
+    process::{Command, Stdio},
     time::{Duration, SystemTime},
 };
 
 use ketch::{
-    index::{Changes, Index, Indexes, Seen, now},
+    index::{Changes, Index, Indexes, Root, RootIdentity, Seen, StatKey, now},
     state::StateFolder,
-    tree::{Filter, Found, Listing, Source, SourceError},
+    tree::{Catalogued, Filter, Found, Listing, Source, SourceError, catalogue},
 };
 use ketch_protocol::{
     hash::{ContentHash, Hasher},
     limits::ATTRIBUTE_BYTES,
     manifest::{Attribute, Entry, EntryKind, Order, Owner, Timestamp},
+    message::{Hashes, Rules, Selection},
+    path::EntryPath,
     problem::{Cause, Problem},
 };
 use rustix::fs::{CWD, Mode, XattrFlags, mkfifoat, setxattr};
@@ -32,6 +36,10 @@ fn list(root: &Path, listing: Listing) -> (Vec<Entry>, Vec<Problem>) {
         }
     }
     (entries, problems)
+}
+
+fn filter(rules: &[&str]) -> Filter {
+    Filter::new(&Rules::new(rules.iter().map(|rule| rule.as_bytes().into()).collect()).unwrap()).unwrap()
 }
 
 fn names(entries: &[Entry]) -> Vec<String> {
@@ -127,7 +135,7 @@ fn what_a_filter_leaves_out_is_neither_listed_nor_entered_nor_a_problem() {
     for name in ["fifo.o", "fifo"] {
         mkfifoat(CWD, folder.path().join(name), Mode::RWXU).unwrap();
     }
-    let filter = Filter::new(&["*.o", "build/", "!z.o"]).unwrap();
+    let filter = filter(&["*.o", "build/", "!z.o"]);
 
     let (entries, problems) = list(folder.path(), Listing { filter, ..Listing::default() });
 
@@ -147,7 +155,7 @@ fn further_names_of_a_file_are_hard_links_to_the_first_one_listed() {
     write(&root, "outside", "x");
     fs::hard_link(root.join("outside"), folder.path().join("elsewhere")).unwrap();
     let links = |rules: &[&str]| {
-        let filter = Filter::new(rules).unwrap();
+        let filter = filter(rules);
         let (entries, _) = list(&root, Listing { filter, hard_links: true, ..Listing::default() });
         let target = |entry: &Entry| match &entry.kind {
             EntryKind::HardLink { target } => Some(target.to_string()),
@@ -197,7 +205,9 @@ fn owners_and_attributes_are_listed_when_they_are_asked_for() {
 
 #[test]
 fn attributes_beyond_the_limits_are_left_out_and_named() {
-    let folder = tempfile::tempdir().unwrap();
+    // ext4 has room for 4 KiB only, tmpfs for more.
+    let shared_memory = tempfile::tempdir_in("/dev/shm");
+    let folder = shared_memory.or_else(|_| tempfile::tempdir()).unwrap();
     for name in ["at", "beyond", "many"] {
         write(folder.path(), name, "x");
     }
@@ -394,4 +404,144 @@ fn another_tree_in_the_place_of_a_known_one_is_read() {
     assert_eq!(hashes(&index, &root, in_an_hour()), [("f".to_owned(), None)]);
     let present = Source::open_root(&root).unwrap().root().unwrap().unwrap().identity;
     assert_ne!(index.known_root(), Some(present), "it can be told that the root is another one");
+}
+
+fn catalogued(index: &Index, root: &Path, hashes: Hashes) -> Catalogued {
+    let source = Source::open_root(root).unwrap();
+    let selection = Selection { hashes, ..Selection::default() };
+    catalogue(&source, index, &selection, Filter::default(), [1; 16], || true).unwrap().unwrap()
+}
+
+#[test]
+fn a_catalogue_has_every_entry_and_what_no_index_knows_is_read_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("t");
+    for name in ["b/z", "b/a", "c", "empty"] {
+        write(&root, name, if name == "empty" { "" } else { name });
+        set_mtime(&root.join(name), 1_000);
+    }
+    mkfifoat(CWD, root.join("fifo"), Mode::RWXU).unwrap();
+    let indexes = indexes(folder.path());
+    let index = open_index(&indexes, &root);
+
+    let open = catalogued(&index, &root, Hashes::Known);
+
+    assert!(open.catalogue.is_open());
+    assert_eq!(open.problems.iter().map(|problem| problem.path.clone()).collect::<Vec<_>>(), [path("fifo")]);
+    for hashes in [Hashes::All, Hashes::Read] {
+        let read = catalogued(&index, &root, hashes);
+        assert!(!read.catalogue.is_open(), "{hashes:?}");
+        let entries: Vec<_> = read.catalogue.entries().collect();
+        assert_eq!(names(&entries), ["b", "b/a", "b/z", "c", "empty"]);
+        assert_eq!(entries[2].hash, Some(hash_of(b"b/z")));
+        assert_eq!(entries[4].hash, Some(ContentHash::of_nothing()));
+    }
+}
+
+#[test]
+fn what_was_stored_is_in_a_catalogue_without_being_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("t");
+    let indexes = indexes(folder.path());
+    fs::create_dir(&root).unwrap();
+    let index = open_index(&indexes, &root);
+    let mut recorder = index.recorder();
+    for name in ["a", "b"] {
+        write(&root, name, name);
+        set_mtime(&root.join(name), 1_000);
+        let entry = list(&root, Listing::default()).0.pop().unwrap();
+        let seen = Source::open_root(&root).unwrap().open_file(&entry).unwrap().seen();
+        recorder.stored(&entry.path, seen, hash_of(name.as_bytes()));
+    }
+    drop(recorder);
+    index.fold(&Changes::default());
+
+    assert!(!catalogued(&index, &root, Hashes::Known).catalogue.is_open());
+    fs::remove_file(root.join("a")).unwrap();
+    let without = catalogued(&index, &root, Hashes::Known);
+    assert!(!without.catalogue.is_open());
+    index.fold(&Changes { gone: without.gone, ..Changes::default() });
+    write(&root, "a", "a");
+    assert!(catalogued(&index, &root, Hashes::Known).catalogue.is_open());
+}
+
+/// In the child, where its index is.
+const FOLDING: &str = "KETCH_TEST_FOLDING";
+
+/// Files that each round of the child records.
+const ROUND_FILES: u64 = 200;
+
+/// Records and folds round after round, and says when one is recorded.
+fn fold_until_killed(folder: &Path) {
+    let index = indexes(folder).open(&imagined_root());
+    let mut out = io::stdout();
+    for round in 0.. {
+        let mut recorder = index.recorder();
+        for number in round * ROUND_FILES..(round + 1) * ROUND_FILES {
+            recorder.read(&imagined_path(number), imagined_state(number), hash_of(&number.to_le_bytes()));
+        }
+        recorder.flush();
+        writeln!(out, "recorded").unwrap();
+        index.fold(&Changes::default());
+    }
+}
+
+fn imagined_root() -> Root {
+    Root { path: "/imagined".into(), identity: RootIdentity { file_system: 1, inode: 2 } }
+}
+
+fn imagined_path(number: u64) -> EntryPath {
+    path(&format!("{:02}/{number:08}", number % 7))
+}
+
+fn imagined_state(number: u64) -> Seen {
+    let time = Timestamp { seconds: 1_000, nanoseconds: 1 };
+    let stat = StatKey { size: 1 + number, mtime: time, ctime: time, inode: number };
+    Seen { stat, at: Timestamp { seconds: 2_000, nanoseconds: 0 } }
+}
+
+#[test]
+fn an_index_whose_writer_is_killed_at_any_moment_loses_nothing() {
+    const TEST: &str = "known::an_index_whose_writer_is_killed_at_any_moment_loses_nothing";
+    if let Some(folder) = env::var_os(FOLDING) {
+        return fold_until_killed(Path::new(&folder));
+    }
+    for rounds in 1..=12 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", TEST, "--nocapture"])
+            .env(FOLDING, folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(
+            lines.filter(|line| line.ends_with("recorded")).take(rounds as usize).count(),
+            rounds as usize
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let index = indexes(folder.path()).open(&imagined_root());
+
+        assert_eq!(index.take_warnings().len(), 0, "killed after {rounds} rounds");
+        let mut numbers: Vec<u64> = (0..rounds * ROUND_FILES).collect();
+        numbers.sort_by_key(|&number| imagined_path(number));
+        let mut reader = index.reader(now());
+        for number in numbers {
+            let found = reader.hash_of(&imagined_path(number), &imagined_state(number).stat);
+            assert_eq!(found, Some(hash_of(&number.to_le_bytes())), "{number} after {rounds} rounds");
+        }
+    }
+}
+
+#[test]
+fn a_catalogue_that_is_not_wanted_any_more_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "f", "x");
+    let source = Source::open_root(folder.path()).unwrap();
+    let indexes = indexes(folder.path());
+    let index = open_index(&indexes, folder.path());
+    let made = catalogue(&source, &index, &Selection::default(), Filter::default(), [1; 16], || false);
+    assert!(made.unwrap().is_none());
 }

@@ -1,9 +1,11 @@
-//! ketch: `send` is the server, `receive` is timed.
+//! ketch: `send` is the server and `receive` is timed, or `serve` and `sync`.
 
-use std::{net::IpAddr, process::Command};
+use std::{ffi::OsString, net::IpAddr, process::Command};
+
+use serde_json::Value;
 
 use super::{Ends, Ready, Server, Setup};
-use crate::tools::error::ToolsError;
+use crate::tools::{error::ToolsError, process::run};
 
 /// Offers the source over one transport. A session's state stays in its own folder, so that an earlier one
 /// of another observation is never resumed.
@@ -23,6 +25,27 @@ pub(super) fn receive(setup: &Setup, ticket: &str, durability: &str) -> Result<V
     Ok(vec![command])
 }
 
+/// Lets the receiver's identity read the source.
+pub(super) fn serve(setup: &Setup, transport: &str) -> Result<Server, ToolsError> {
+    let said = run(ketch(setup, "receiver").args(["id", "--json"]))?;
+    let reader = first_event(&said, |event| Some(event.get("peer_id")?.as_str()?.to_owned()));
+    let mut share = OsString::from("tree=");
+    share.push(&setup.source);
+    let mut command = ketch(setup, "sender");
+    command.args(["serve", "--json", "--allow", &format!("{}=tree:read", reader.unwrap_or_default())]);
+    command.arg("--listen").arg(listen_address(setup.address, transport)).arg("--share").arg(share);
+    Ok(Server { command, ready: Ready::Says(served_address), ends: Ends::Told })
+}
+
+/// `address` ends in the PeerId of the server.
+pub(super) fn sync(setup: &Setup, address: &str, options: &[&str]) -> Result<Vec<Command>, ToolsError> {
+    let peer = address.rsplit('/').next().unwrap_or_default();
+    let mut command = ketch(setup, "receiver");
+    command.args(["sync", "--delete", "--address", address]).args(options);
+    command.arg(format!("{peer}:tree")).arg(setup.copy());
+    Ok(vec![command])
+}
+
 fn ketch(setup: &Setup, end: &str) -> Command {
     let mut command = Command::new(&setup.ketch);
     command.arg("--state").arg(setup.scratch.join("ketch").join(end));
@@ -35,11 +58,24 @@ fn listen_address(address: IpAddr, transport: &str) -> String {
     format!("/{family}/{address}/{port}")
 }
 
-/// The ticket in the events that `send` prints, one JSON object a line.
+/// The ticket in the events that `send` prints.
 fn ticket(said: &str) -> Option<String> {
+    first_event(said, |event| Some(event.get("ticket")?.as_str()?.to_owned()))
+}
+
+/// Where `serve` can be dialed, with its PeerId.
+fn served_address(said: &str) -> Option<String> {
+    first_event(said, |event| {
+        let address = event.get("addresses")?.get(0)?.as_str()?;
+        Some(format!("{address}/p2p/{}", event.get("peer_id")?.as_str()?))
+    })
+}
+
+/// What is found in the first event that has it, of those in whole lines; there is one JSON object a line.
+fn first_event(said: &str, found: impl Fn(&Value) -> Option<String>) -> Option<String> {
     let whole_lines = said.rsplit_once('\n')?.0.lines();
-    let events = whole_lines.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    events.filter_map(|event| Some(event.get("ticket")?.as_str()?.to_owned())).next()
+    let events = whole_lines.filter_map(|line| serde_json::from_str(line).ok());
+    events.filter_map(|event| found(&event)).next()
 }
 
 #[cfg(test)]
@@ -51,6 +87,13 @@ mod tests {
         assert_eq!(ticket(""), None);
         assert_eq!(ticket("{\"event\":\"offer\",\"ticket\":\"abc\"}"), None);
         assert_eq!(ticket("a warning\n{\"event\":\"offer\",\"ticket\":\"abc\"}\n{").as_deref(), Some("abc"));
+    }
+
+    #[test]
+    fn a_server_is_dialed_where_it_says_it_listens() {
+        let said = "{\"event\":\"serving\",\"peer_id\":\"12D\",\"addresses\":[\"/ip4/127.0.0.1/tcp/1\"]}\n";
+        assert_eq!(served_address(said).as_deref(), Some("/ip4/127.0.0.1/tcp/1/p2p/12D"));
+        assert_eq!(served_address("{\"event\":\"serving\",\"addresses\":[]}\n"), None);
     }
 
     #[test]

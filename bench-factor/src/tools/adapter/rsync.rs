@@ -25,8 +25,9 @@ pub(super) fn daemon(setup: &Setup) -> Result<Server, ToolsError> {
     Ok(Server { command, ready: Ready::Listens, ends: Ends::Told })
 }
 
-pub(super) fn from_daemon(setup: &Setup) -> Result<Vec<Command>, ToolsError> {
+pub(super) fn from_daemon(setup: &Setup, options: &[&str]) -> Result<Vec<Command>, ToolsError> {
     let mut command = rsync(setup);
+    command.args(options);
     // `host::module` would ask port 873, whatever the daemon listens on.
     command.arg(format!("rsync://{}:{}/source/{TREE}", bracketed(setup.address), setup.port));
     command.arg(&setup.target);
