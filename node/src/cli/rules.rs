@@ -16,8 +16,8 @@ pub(super) fn read(options: &RuleOptions) -> anyhow::Result<Rules> {
     let mut lines = Vec::new();
     for option in &options.0 {
         match option {
-            RuleOption::Exclude(rule) => lines.push(excluding(rule.as_bytes()).into()),
-            RuleOption::Include(rule) => lines.push(including(rule.as_bytes()).into()),
+            RuleOption::Exclude(rule) => lines.push(excluding(rule.as_bytes())),
+            RuleOption::Include(rule) => lines.push(including(rule.as_bytes())),
             RuleOption::From(file) => lines.extend(read_file(file)?),
         }
     }

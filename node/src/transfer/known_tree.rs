@@ -3,20 +3,19 @@
 use std::io;
 
 use ketch_protocol::{
-    difference::RangeHash,
     limits::VERSION,
-    message::{Compression, Hashes, Message, Place, Policy, Propose, Selection, SessionId, encode},
+    manifest::{Entry, EntryKind},
+    message::{
+        Compression, Hashes, Message, Place, Policy, Propose, Rules, RulesError, Selection, SessionId, encode,
+    },
     path::EntryPath,
     session::receiver::Agreed,
 };
 
 use crate::{
-    index::{Agreement, Changes, Index, Indexes, PairKey, Recorder, now},
+    index::{Changes, Index, Indexes, PairKey, Recorder, now},
     swarm::PeerId,
-    tree::{
-        Catalogued, Filter, FilterError, HeldDirectory, Listing, Scan, Source, SourceError, Unknown,
-        catalogue,
-    },
+    tree::{Catalogued, Filter, FilterError, HeldDirectory, Listing, Scan, Source, SourceError, catalogue},
 };
 
 /// A tree that is listed and read, and what is known of it.
@@ -39,8 +38,7 @@ impl KnownTree {
         selection: &Selection,
         excluded: &[String],
     ) -> Result<Self, OpenError> {
-        let rules = selection.rules.iter().chain(excluded.iter().map(String::as_bytes));
-        let filter = Filter::new(&rules.collect::<Vec<_>>())?;
+        let filter = filter(selection, excluded)?;
         let source = Source::of_root(root)?;
         let index = source.root()?.map(|root| indexes.open(&root));
         Ok(Self { source, index, filter, selection: selection.clone(), pair: None })
@@ -57,21 +55,18 @@ impl KnownTree {
         self.source.list(self.listing())
     }
 
-    /// Whether a path takes no part.
-    pub(super) fn leaves_out(&self, path: &EntryPath) -> bool {
-        is_left_out(&self.filter, path)
+    /// What takes part.
+    pub(super) fn filter(&self) -> &Filter {
+        &self.filter
     }
 
     /// Lists it all, to be compared.
     pub(super) fn catalogue(&self) -> Result<Catalogued, OpenError> {
         let mut salt = [0; 16];
         getrandom::fill(&mut salt).map_err(|error| OpenError::Salt(io::Error::other(error)))?;
-        let mut recorder = self.index.as_ref().map(Index::recorder);
-        let unknown = match (self.selection.hashes, &mut recorder) {
-            (Hashes::All | Hashes::Read, Some(recorder)) => Unknown::Read(recorder),
-            (Hashes::Known, _) | (Hashes::All | Hashes::Read, None) => Unknown::Leave,
-        };
-        let catalogued = catalogue(&self.source, self.listing(), unknown, salt, || true)?;
+        let filter = self.filter.clone();
+        let index = self.index.as_ref().ok_or(OpenError::Offered)?;
+        let catalogued = catalogue(&self.source, index, &self.selection, filter, salt, || true)?;
         Ok(catalogued.expect("it is wanted to the end"))
     }
 
@@ -97,14 +92,12 @@ impl KnownTree {
 
     /// The roots of the two when nothing was to be done.
     pub(super) fn agreed(&self) -> Option<Agreed> {
-        let agreed = self.index.as_ref()?.agreement(&self.pair?)?;
-        Some(Agreed { theirs: RangeHash(agreed.theirs), own: RangeHash(agreed.own) })
+        self.index.as_ref()?.agreed(&self.pair?)
     }
 
     /// Keeps what was learnt of it, and the roots of the two if nothing was to be done.
     pub(super) fn fold(&self, agreed: Option<Agreed>) {
         let Some(index) = &self.index else { return };
-        let agreed = agreed.map(|agreed| Agreement { theirs: agreed.theirs.0, own: agreed.own.0 });
         index.fold(&Changes { agreed: self.pair.zip(agreed), ..Changes::default() });
     }
 
@@ -125,14 +118,30 @@ impl KnownTree {
     }
 }
 
-/// Whether a path or a directory above it is left out. It is not known whether the path is a directory.
-fn is_left_out(filter: &Filter, path: &EntryPath) -> bool {
+/// What takes part in a tree: neither `selection` nor its owner leave it out.
+pub(super) fn filter(selection: &Selection, excluded: &[String]) -> Result<Filter, OpenError> {
+    let rules = selection.rules.iter().chain(excluded.iter().map(String::as_bytes));
+    Ok(Filter::new(&Rules::new(rules.map(Box::from).collect())?)?)
+}
+
+/// Whether an entry takes no part, or a directory above it does not.
+pub(super) fn is_excluded(filter: &Filter, entry: &Entry) -> bool {
+    !filter.is_empty()
+        && (filter.leaves_out(&entry.path, entry.kind == EntryKind::Directory)
+            || lies_in_excluded(filter, &entry.path))
+}
+
+/// Whether a path takes no part, whatever lies there, or a directory above it does not.
+pub(super) fn is_protected(filter: &Filter, path: &EntryPath) -> bool {
+    !filter.is_empty()
+        && (filter.leaves_out(path, false) || filter.leaves_out(path, true) || lies_in_excluded(filter, path))
+}
+
+fn lies_in_excluded(filter: &Filter, path: &EntryPath) -> bool {
     let bytes = path.as_bytes();
     let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(index, _)| index);
-    let above = slashes.filter_map(|end| EntryPath::parse(&bytes[..end]).ok());
-    filter.leaves_out(path, false)
-        || filter.leaves_out(path, true)
-        || above.into_iter().any(|above| filter.leaves_out(&above, true))
+    let mut above = slashes.filter_map(|end| EntryPath::parse(&bytes[..end]).ok());
+    above.any(|above| filter.leaves_out(&above, true))
 }
 
 /// Why a tree of a sync can't be listed.
@@ -144,6 +153,12 @@ pub enum OpenError {
     /// What is left out is said in a way that can't be understood.
     #[error(transparent)]
     Filter(#[from] FilterError),
+    /// Too much is left out.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// It has no one root.
+    #[error("what is offered by a ticket is not compared")]
+    Offered,
     /// The system gave no random numbers.
     #[error("drawing random numbers")]
     Salt(#[source] io::Error),

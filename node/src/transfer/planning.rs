@@ -208,6 +208,9 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         awaited: &mut Vec<(EntryId, Awaited)>,
     ) -> Result<Option<Outcome>, Trouble> {
         let own = self.beside.at(&entry.path);
+        if self.task.store.excludes(entry) {
+            return Ok(Some(Outcome::Skipped));
+        }
         let target = &self.task.store.target;
         match target.plan_beside(entry, own.as_ref())? {
             Plan::Settled(fate) => Ok(Some(fate.into())),

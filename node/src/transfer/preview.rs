@@ -13,22 +13,33 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     beside::{Beside, approve},
+    known_tree::is_excluded,
     planning::{Comparison, Order},
     receiving::Work,
     storing::Stored,
 };
-use crate::tree::{Decision, Handling, Over, Own, Skip, decide};
+use crate::tree::{Decision, Filter, Handling, Over, Own, Skip, decide};
+
+/// What is previewed.
+#[derive(Debug)]
+pub(super) struct Previewed {
+    /// What would be done with what differs.
+    pub(super) handling: Handling,
+    /// What takes part.
+    pub(super) filter: Filter,
+    /// What would be removed.
+    pub(super) removal: Removal,
+}
 
 /// Previews one batch after another until the session ends.
 pub(super) fn preview_all(
-    handling: Handling,
-    removal: Removal,
+    previewed: Previewed,
     mut orders: mpsc::UnboundedReceiver<Order>,
     report: &mpsc::Sender<Work>,
 ) {
     let (comparison, mut next) = Comparison::receive(&mut orders);
-    let beside = comparison.beside(removal);
-    let mut preview = Preview { handling, removal, beside, own_entries: comparison.own_entries };
+    let beside = comparison.beside(previewed.removal);
+    let mut preview = Preview { previewed, beside, own_entries: comparison.own_entries };
     while let Some(order) = next {
         if preview.follow(order, report).is_none() {
             return;
@@ -38,8 +49,7 @@ pub(super) fn preview_all(
 }
 
 struct Preview<I: Iterator> {
-    handling: Handling,
-    removal: Removal,
+    previewed: Previewed,
     beside: Beside<I>,
     own_entries: u64,
 }
@@ -61,7 +71,7 @@ impl<I: Iterator<Item = Entry>> Preview<I> {
             }
             Order::Finish { listed } => {
                 let extras = self.beside.take_extras();
-                let work = match approve(extras, self.removal, listed, self.own_entries) {
+                let work = match approve(extras, self.previewed.removal, listed, self.own_entries) {
                     Err(stop) => Work::Stop(stop),
                     Ok(approved) => {
                         let paths = approved.iter().flat_map(|approved| approved.paths()).cloned().collect();
@@ -91,8 +101,11 @@ impl<I: Iterator<Item = Entry>> Preview<I> {
 
     fn plan_entry(&mut self, entry: &Entry) -> Outcome {
         let own = self.beside.at(&entry.path);
+        if is_excluded(&self.previewed.filter, entry) {
+            return Outcome::Skipped;
+        }
         let standing = own.as_ref().map_or(Own::Nothing, Own::Entry);
-        match decide(entry, standing, &self.handling) {
+        match decide(entry, standing, &self.previewed.handling) {
             Decision::Keep => Fate::Kept.into(),
             Decision::Describe => Fate::Described.into(),
             Decision::Store(Over::Nothing) => Fate::Created.into(),

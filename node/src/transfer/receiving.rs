@@ -28,7 +28,7 @@ use super::{
     known_tree::KnownTree,
     line::{Line, leave},
     planning::{Order, Task, plan_all},
-    preview::preview_all,
+    preview::{Previewed, preview_all},
     pulse::Pulse,
     rebuilding::Rebuilding,
     storing::{EndCause, Store, Stored},
@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     swarm::{Connection, Stream},
-    tree::{Catalogued, Handling, Unfinished},
+    tree::{Catalogued, Filter, Handling, Unfinished},
 };
 
 /// Names shown to a person who is asked; the rest is counted.
@@ -85,7 +85,12 @@ pub(super) enum Doing {
     /// It is stored.
     Store(Arc<Store>),
     /// It is said what would be done.
-    Preview(Handling),
+    Preview {
+        /// What would be done with what differs.
+        handling: Handling,
+        /// What takes part.
+        filter: Filter,
+    },
 }
 
 impl Doing {
@@ -93,7 +98,7 @@ impl Doing {
     fn store(&self) -> Option<&Arc<Store>> {
         match self {
             Self::Store(store) => Some(store),
-            Self::Preview(_) => None,
+            Self::Preview { .. } => None,
         }
     }
 
@@ -409,7 +414,9 @@ impl Receiving {
         let (free_bytes, removal) = (self.free_bytes, self.removal);
         tokio::task::spawn_blocking(move || match doing {
             Doing::Store(store) => plan_all(Task { store, free_bytes, removal }, ordered, &report),
-            Doing::Preview(handling) => preview_all(handling, removal, ordered, &report),
+            Doing::Preview { handling, filter } => {
+                preview_all(Previewed { handling, filter, removal }, ordered, &report);
+            }
         });
         orders
     }

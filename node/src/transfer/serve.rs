@@ -140,10 +140,11 @@ impl Session {
         };
         // One that says nothing, or no message, is a stranger; its stream is reset.
         let Ok(Ok(first)) = first else { return };
-        match first {
-            Message::Propose(propose) => self.take(line, propose).await,
-            other => self.give(line, other).await,
+        if let Message::Propose(propose) = first {
+            return self.take(line, propose).await;
         }
+        // Anything but an ask ends that session.
+        self.give(line, first).await;
     }
 
     /// The peer is the receiver.

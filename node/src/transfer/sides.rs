@@ -17,7 +17,7 @@ use ketch_protocol::{
 
 use super::{
     SyncError,
-    known_tree::{KnownTree, OpenError},
+    known_tree::{KnownTree, OpenError, filter},
     receiving::Doing,
     storing::Store,
 };
@@ -134,7 +134,8 @@ fn preview_target(root: io::Result<HeldDirectory>, opening: &Opening) -> Result<
         Err(error) => return Err(SyncError::LookAtTarget(error)),
     };
     let view = if own.is_some() { TargetView::Comparable } else { TargetView::Occupied };
-    let doing = Doing::Preview(Handling::of(&opening.policy, &opening.selection));
+    let filter = filter(&opening.selection, &opening.exclude)?;
+    let doing = Doing::Preview { handling: Handling::of(&opening.policy, &opening.selection), filter };
     // Nothing is written: there is always room.
     Ok(OpenTarget { doing, view, free_bytes: u64::MAX, own })
 }
@@ -165,10 +166,7 @@ pub(super) fn open_shared_target(admitted: &Admitted, opening: &Opening) -> Resu
         None => Ok(root),
     });
     if preview {
-        return preview_target(opened, opening).map_err(|error| match error {
-            SyncError::LookAtTarget(error) => unavailable(admitted, &error),
-            other => stop_of(admitted, &other),
-        });
+        return preview_target(opened, opening).map_err(|error| stop_of(admitted, &error));
     }
     let root = opened.map_err(|error| unavailable(admitted, &error))?;
     open_target(root, opening).map_err(|error| stop_of(admitted, &error))
@@ -181,21 +179,19 @@ fn unavailable(admitted: &Admitted, error: &io::Error) -> Stop {
     Stop::new(Reason::Internal, detail)
 }
 
-/// What a peer hears of a target that can't be written.
+/// What a peer hears of a target that can't be written, or looked at.
 fn stop_of(admitted: &Admitted, error: &SyncError) -> Stop {
-    let reason = match error {
-        SyncError::Target(error) => error.reason(),
+    let (reason, cause) = match error {
+        SyncError::LookAtTarget(error) => return unavailable(admitted, error),
+        SyncError::Target(error) => {
+            (error.reason(), error.source().map_or_else(String::new, |source| format!(": {source}")))
+        }
+        SyncError::Tree(error) => (Reason::Internal, format!(": {error}")),
         SyncError::Source { .. }
-        | SyncError::Tree(_)
-        | SyncError::LookAtTarget(_)
         | SyncError::Connect(_)
         | SyncError::Session { .. }
         | SyncError::Interrupted
-        | SyncError::Random(_) => Reason::Internal,
-    };
-    let cause = match error {
-        SyncError::Tree(error) => format!(": {error}"),
-        other => other.source().map(|source| format!(": {source}")).unwrap_or_default(),
+        | SyncError::Random(_) => (Reason::Internal, String::new()),
     };
     Stop::new(reason, format_args!("the share \"{}\" cannot be written{cause}", admitted.share.name))
 }

@@ -26,7 +26,7 @@ use ketch_protocol::{
 
 use super::{
     event::Progress,
-    known_tree::KnownTree,
+    known_tree::{KnownTree, is_excluded, is_protected},
     reading::hash_zeros,
     rebuilding::{Job, Rebuilds, Rebuilt},
     registry::{Awaited, Comparison, Incoming, Lookup, Registry, Verdict, whole_hash},
@@ -94,7 +94,12 @@ impl Store {
 
     /// Whether a path takes no part, so that it is never removed.
     pub(super) fn protects(&self, path: &EntryPath) -> bool {
-        self.known.as_ref().is_some_and(|known| known.leaves_out(path))
+        self.known.as_ref().is_some_and(|known| is_protected(known.filter(), path))
+    }
+
+    /// Whether an entry takes no part here, whatever the sender lists.
+    pub(super) fn excludes(&self, entry: &Entry) -> bool {
+        self.known.as_ref().is_some_and(|known| is_excluded(known.filter(), entry))
     }
 
     /// The bytes of a progress that is otherwise empty.

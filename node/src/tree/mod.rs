@@ -22,7 +22,7 @@ mod scan;
 mod source;
 mod target;
 
-pub use catalogue::{Catalogued, Unknown, catalogue};
+pub use catalogue::{Catalogued, catalogue};
 pub use filter::{Filter, FilterError, excluding, including, rules_in};
 pub use held::HeldDirectory;
 pub use platform::Extent;

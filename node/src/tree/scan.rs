@@ -8,7 +8,7 @@ use std::{
 
 use ketch_protocol::{
     hash::ContentHash,
-    limits::LINK_TARGET_BYTES,
+    limits::{COMPONENT_BYTES, LINK_TARGET_BYTES},
     manifest::{Entry, EntryKind, Timestamp},
     path::{EntryPath, PathError, escape},
     problem::{Cause, Problem},
@@ -131,12 +131,7 @@ impl Scan {
         };
         let path = match join(level.path.as_ref(), name) {
             Ok(path) => path,
-            Err(error) => {
-                // A name in the root is within the limits of any file system, and so of a path.
-                let above = level.path.as_ref()?;
-                let detail = format_args!("\"{}\" in it: {error}", escape(name));
-                return Some(problem(above, Cause::Unrepresentable, detail));
-            }
+            Err(error) => return Some(unrepresentable(level.path.as_ref(), name, error)),
         };
         let found = match level.directory(&self.source) {
             Ok(directory) => self.look.at(directory, path.leaf(), &path),
@@ -201,6 +196,15 @@ impl Level {
 
 fn join(above: Option<&EntryPath>, name: &[u8]) -> Result<EntryPath, PathError> {
     above.map_or_else(|| EntryPath::parse(name), |above| above.join(name))
+}
+
+/// A name that no path can have, named by the directory it lies in; in the root, by as much of it as can be.
+fn unrepresentable(above: Option<&EntryPath>, name: &[u8], error: PathError) -> Found {
+    let path = above.cloned().unwrap_or_else(|| {
+        let cut = &name[..name.len().min(COMPONENT_BYTES)];
+        EntryPath::parse(cut).expect("a name in a directory has no slash, and can only be too long")
+    });
+    problem(&path, Cause::Unrepresentable, format_args!("\"{}\" in it: {error}", escape(name)))
 }
 
 fn problem(path: &EntryPath, cause: Cause, detail: impl std::fmt::Display) -> Found {
@@ -352,4 +356,20 @@ impl Names {
 fn name_at(packed: &[u8], start: usize) -> &[u8] {
     let length = usize::from(u16::from_le_bytes([packed[start], packed[start + 1]]));
     &packed[start + 2..][..length]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_longer_than_any_component_is_named_as_far_as_it_can_be() {
+        let name = [b'x'; COMPONENT_BYTES + 1];
+        let above = EntryPath::parse(b"d").unwrap();
+        for (above, path) in [(Some(&above), &b"d"[..]), (None, &[b'x'; COMPONENT_BYTES])] {
+            let error = join(above, &name).unwrap_err();
+            let Found::Problem(problem) = unrepresentable(above, &name, error) else { panic!("an entry") };
+            assert_eq!((problem.path.as_bytes(), problem.cause), (path, Cause::Unrepresentable));
+        }
+    }
 }

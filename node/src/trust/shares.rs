@@ -122,7 +122,7 @@ pub enum SharesError {
         /// Which share.
         share: ShareName,
         /// Who.
-        source: BookError,
+        source: Box<BookError>,
     },
 }
 
@@ -270,7 +270,7 @@ fn open_share(name: &ShareName, configured: &ShareConfig, book: &Book) -> Result
     let mut allowed = BTreeMap::<PeerId, Rights>::new();
     for (reference, rights) in allow {
         let peer = book.resolve(reference);
-        let peer = peer.map_err(|source| SharesError::Peer { share: name.clone(), source })?;
+        let peer = peer.map_err(|source| SharesError::Peer { share: name.clone(), source: source.into() })?;
         let given = allowed.entry(peer).or_default();
         *given = given.and(*rights);
     }

@@ -16,7 +16,7 @@ use crate::setting::{CAREFUL, OVERWRITING, directory, file, link, names, open, s
 const ROUNDS: usize = 375;
 
 /// Swaps `folder/d` with a symlink to `victim` again and again while `act` runs.
-fn while_swapped(folder: &Path, victim: &Path, act: impl FnOnce()) {
+pub(crate) fn while_swapped(folder: &Path, victim: &Path, act: impl FnOnce()) {
     let (real, aside) = (folder.join("d"), folder.join("d.real"));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

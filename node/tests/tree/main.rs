@@ -2,7 +2,12 @@
 
 mod hostile;
 mod known;
+mod links;
 mod partial;
+mod removal;
 mod setting;
 mod source;
+mod sparse;
+mod sync;
 mod target;
+mod trash;

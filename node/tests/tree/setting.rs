@@ -4,16 +4,21 @@
 use std::{
     env, fs,
     io::Write as _,
-    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, PermissionsExt as _},
+        process::CommandExt as _,
+    },
     path::Path,
     process::Command,
 };
 
-use ketch::tree::{Durability, Handling, Options, Plan, Target};
+use ketch::tree::{Durability, Handling, HeldDirectory, Options, Plan, Target, Trouble};
 use ketch_protocol::{
     manifest::{Entry, EntryKind, Timestamp},
     message::Fate,
     path::EntryPath,
+    problem::Problem,
 };
 
 const WITHIN: &str = "KETCH_TEST_WITHIN";
@@ -119,6 +124,10 @@ pub(crate) fn open(folder: &Path, options: Options) -> Target {
     Target::open(folder, options).unwrap()
 }
 
+pub(crate) fn held(folder: &Path) -> HeldDirectory {
+    HeldDirectory::open(folder).unwrap()
+}
+
 /// Everything in a folder but `.` and `..`.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(folder)
@@ -131,4 +140,36 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
 
 pub(crate) fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+pub(crate) fn mtime(path: &Path) -> Timestamp {
+    let metadata = fs::symlink_metadata(path).unwrap();
+    Timestamp { seconds: metadata.mtime(), nanoseconds: metadata.mtime_nsec().try_into().unwrap() }
+}
+
+pub(crate) fn store(target: &Target, entry: &Entry, content: &[u8]) -> Result<Fate, Trouble> {
+    let mut new = target.create(entry)?;
+    new.write(content)?;
+    new.commit()
+}
+
+pub(crate) fn problem<T: std::fmt::Debug>(result: Result<T, Trouble>) -> Problem {
+    match result {
+        Err(Trouble::Problem(problem)) => problem,
+        other => panic!("a problem was expected, not {other:?}"),
+    }
+}
+
+/// What a session finds when it lists its target.
+pub(crate) fn listed(root: &Path, text: &str) -> Entry {
+    let at = root.join(text);
+    let metadata = fs::symlink_metadata(&at).unwrap();
+    let kind = if metadata.is_dir() {
+        EntryKind::Directory
+    } else if metadata.is_symlink() {
+        EntryKind::Symlink { target: fs::read_link(&at).unwrap().as_os_str().as_bytes().into() }
+    } else {
+        EntryKind::File { size: metadata.len() }
+    };
+    Entry::new(path(text), kind, mode(&at), mtime(&at))
 }

@@ -13,7 +13,7 @@ use ketch::tree::{Durability, Options, Plan, Target, TargetError, Trouble};
 use ketch_protocol::{
     manifest::{Entry, Timestamp},
     message::Fate,
-    problem::{Cause, Problem, Reason},
+    problem::{Cause, Reason},
 };
 use rustix::{
     fs::{CWD, Mode, mkfifoat},
@@ -22,32 +22,14 @@ use rustix::{
 
 use crate::setting::{
     CAREFUL, CREATED, DESCRIBED, KEPT, MTIME, NEW, OVERWRITING, UPDATED, alone, as_plain_user, directory,
-    file, link, mode, mount_tmpfs, names, open, with_own_mounts,
+    file, link, mode, mount_tmpfs, mtime, names, open, problem, store, with_own_mounts,
 };
-
-fn store(target: &Target, entry: &Entry, content: &[u8]) -> Result<Fate, Trouble> {
-    let mut new = target.create(entry)?;
-    new.write(content)?;
-    new.commit()
-}
-
-fn problem<T: std::fmt::Debug>(result: Result<T, Trouble>) -> Problem {
-    match result {
-        Err(Trouble::Problem(problem)) => problem,
-        other => panic!("a problem was expected, not {other:?}"),
-    }
-}
 
 fn reason<T: std::fmt::Debug>(result: Result<T, Trouble>) -> Reason {
     match result {
         Err(Trouble::Guard { reason, .. }) => reason,
         other => panic!("a guard was expected, not {other:?}"),
     }
-}
-
-fn mtime(path: &Path) -> Timestamp {
-    let metadata = fs::symlink_metadata(path).unwrap();
-    Timestamp { seconds: metadata.mtime(), nanoseconds: metadata.mtime_nsec().try_into().unwrap() }
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Serving {
         let config = place.path("serve.toml");
         let text = format!(
             "listen = [\"/ip4/127.0.0.1/tcp/0\"]\n\
-             [share.docs]\npath = \"shared\"\ntrash = \"trash\"\nallow.{comer} = \"mirror\"\n"
+             [share.docs]\npath = \"shared\"\ntrash = \"trash\"\nexclude = [\"*.own\"]\nallow.{comer} = \"mirror\"\n"
         );
         fs::write(&config, text).unwrap();
         let serve = ketch(&place.path("server"), &[&"serve", &"--json", &"--config", &config]);

@@ -227,6 +227,21 @@ async fn what_a_push_removed_or_replaced_is_brought_back_from_the_trash() {
 }
 
 #[tokio::test]
+async fn what_the_owner_of_a_share_excludes_stays_as_it_is() {
+    let serving = Serving::with_trash().await;
+    write(&serving.shared(), "kept.own", "of the owner");
+    write(&serving.place.source(), "kept.own", "of the comer");
+    write(&serving.place.source(), "new.own", "x");
+    write(&serving.place.source(), "file", "x");
+    let said = serving.push(&["--delete", "-n"]).await.expect(0);
+    let pushed = serving.push(&["--delete"]).await.expect(0);
+    assert_eq!(account(&said.event("done")), account(&pushed.event("done")));
+    assert_eq!((number(&pushed, "sent"), number(&pushed, "skipped")), (1, 2));
+    assert_eq!(fs::read(serving.shared().join("kept.own")).unwrap(), b"of the owner");
+    assert!(!serving.shared().join("new.own").exists());
+}
+
+#[tokio::test]
 async fn a_name_of_the_book_is_enough() {
     let serving = Serving::with(Tcp, "read").await;
     write(&serving.shared(), "file", "x");

@@ -18,8 +18,8 @@ use crate::{
     limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
     message::{
-        Ask, Claim, Consent, Counts, Fate, Message, Offer, Propose, Root, Run, Selection, Settled, TargetView,
-        Totals,
+        Ask, Claim, Consent, Counts, Fate, Message, Offer, Propose, Root, Run, Selection, Settled,
+        TargetView, Totals,
     },
     path::EntryPath,
     problem::{Problem, Reason},

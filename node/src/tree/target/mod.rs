@@ -2,8 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io,
+    fs, io,
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
@@ -14,21 +13,18 @@ use std::{
 };
 
 use ketch_protocol::{
-    manifest::Entry,
-    message::Fate,
     path::EntryPath,
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, fstatvfs, openat, statat},
+    fs::{Dir, FlockOperation, Mode, OFlags, flock, fstatvfs, openat},
     io::Errno,
 };
 
 use self::{
     pending::{Origin, PendingDirectories, PendingDirectory},
     private::Private,
-    spelling::{Folding, Spellings},
-    standing::Standing,
+    spelling::{Alike, Spellings},
     trash::Trash,
 };
 use super::{
@@ -36,12 +32,11 @@ use super::{
     handles::Handles,
     metadata::{self, Unset},
     platform::{self, FileSystem, HANDLE},
-    source::read_fully_at,
 };
-use crate::index::{self, Seen};
 
 mod decide;
 mod describe;
+mod existing;
 mod new_file;
 mod partial;
 mod pending;
@@ -57,6 +52,7 @@ mod trash;
 mod trouble;
 
 pub use decide::{Decision, Handling, Over, Own, Skip, decide};
+pub use existing::Existing;
 pub use ketch_protocol::message::Durability;
 pub use new_file::NewFile;
 pub use partial::Partial;
@@ -91,7 +87,7 @@ struct Shared {
     privates: Mutex<BTreeMap<FileSystem, Arc<Private>>>,
     planned: Mutex<Planned>,
     /// Which names its file system takes for one another.
-    folding: Folding,
+    alike: Alike,
     /// Where deleted and replaced files go.
     trash: Option<Trash>,
     /// Locked against other sessions as long as it is open.
@@ -169,10 +165,10 @@ impl Target {
         })?;
         private.sweep(SystemTime::now());
         let trash = open_trash(&root)?;
-        let folding = private.folding;
+        let alike = private.alike;
         let privates = Mutex::new(BTreeMap::from([(root.file_system, Arc::new(private))]));
         let (handles, planned) = (Handles::new(), Mutex::default());
-        Ok(Self(Arc::new(Shared { options, root, handles, privates, planned, folding, trash, _lock: lock })))
+        Ok(Self(Arc::new(Shared { options, root, handles, privates, planned, alike, trash, _lock: lock })))
     }
 
     /// Whether nothing is stored in it yet.
@@ -193,67 +189,6 @@ impl Target {
     pub fn free_bytes(&self) -> io::Result<u64> {
         let free = fstatvfs(&self.0.root.handle)?;
         Ok(free.f_bavail.saturating_mul(free.f_frsize))
-    }
-
-    /// Opens the file that is stored under an entry's name, to compare it. One that can't be read, or has another
-    /// length, counts as different: it [may be replaced](Self::may_replace), or its problem is what becomes of the entry.
-    pub fn existing(&self, entry: &Entry) -> Result<Existing, Problem> {
-        let different = |detail: String| Problem::new(entry.path.clone(), Cause::Exists, detail);
-        let opened = self.0.open_existing(&entry.path).map_err(io::Error::from);
-        let looked = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
-        match looked.map_err(|error| different(format!("reading the stored file: {error}")))? {
-            (length, file) if length == entry.size() => Ok(Existing { file }),
-            (_, _) => Err(different("its length differs".into())),
-        }
-    }
-
-    /// Opens the file that stands under an entry's name, of whatever length.
-    pub fn old_version(&self, entry: &Entry) -> io::Result<Existing> {
-        let file = self.0.open_existing(&entry.path)?;
-        Ok(Existing { file })
-    }
-
-    /// Settles an entry whose stored file has the same content. The file stays as it is; with
-    /// [`Handling::overwrite`] it is described as the entry.
-    pub fn keep(&self, entry: &Entry) -> Result<Fate, Trouble> {
-        if !self.0.options.handling.overwrite {
-            return Ok(Fate::Kept);
-        }
-        let looked = self.0.directory_above(&entry.path).and_then(|above| {
-            let standing = self.0.look(&entry.path, &above, None)?;
-            Ok((above, standing))
-        });
-        let (above, standing) = looked
-            .map_err(Unset::of("mode"))
-            .map_err(|unset| trouble::metadata_trouble(&entry.path, unset))?;
-        match &standing {
-            Standing::Entry(own) if decide::is_described(entry, own, &self.0.options.handling) => {
-                Ok(Fate::Kept)
-            }
-            Standing::Entry(_) | Standing::Nothing | Standing::Special => {
-                self.0.describe(entry, &standing, &above)
-            }
-        }
-    }
-
-    /// What the file of an entry that was settled looks like, for an index; `None` if it is not what was
-    /// listed any more.
-    pub fn seen(&self, entry: &Entry) -> Option<Seen> {
-        let at = index::now();
-        let above = self.0.directory_above(&entry.path).ok()?;
-        let stat = statat(&above.handle, entry.path.leaf(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        let is_listed = metadata::size(&stat) == entry.size() && metadata::mtime(&stat) == entry.mtime;
-        (is_file && is_listed).then(|| Seen { stat: metadata::stat_key(&stat), at })
-    }
-
-    /// What becomes of an entry whose stored file has another content: a problem, unless it is to be
-    /// replaced.
-    pub fn may_replace(&self, entry: &Entry) -> Result<(), Problem> {
-        if self.0.options.handling.overwrite {
-            return Ok(());
-        }
-        Err(Problem::new(entry.path.clone(), Cause::Exists, "its content differs"))
     }
 
     /// Unfinished large files in the private folders, with the bytes that are stored of them: those of this
@@ -311,24 +246,6 @@ pub struct Unfinished {
     pub files: u64,
     /// Bytes that are on disk.
     pub bytes: u64,
-}
-
-/// A file that was there before.
-#[derive(Debug)]
-pub struct Existing {
-    file: File,
-}
-
-impl Existing {
-    /// Bytes it has now.
-    pub fn length(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
-
-    /// Reads at `offset` bytes into `buffer`; fewer bytes than it holds only at the end of the file.
-    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        read_fully_at(&self.file, buffer, offset)
-    }
 }
 
 impl Shared {
@@ -405,20 +322,14 @@ impl Shared {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let open = || platform::open_beneath(self.root.handle.as_fd(), path, flags);
         let listed = self.handles.with_room(open).and_then(Dir::new);
-        let names = listed.into_iter().flatten().flatten().map(|found| found.file_name().to_bytes().into());
-        names.filter(|name: &Box<[u8]>| **name != *b"." && **name != *b"..").collect()
-    }
-
-    /// Opens the regular file at `path` for reading.
-    fn open_existing(&self, path: &EntryPath) -> Result<File, Errno> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let directory = self.directory_above(path)?;
-        let file = self.handles.with_room(|| openat(&directory.handle, path.leaf(), flags, Mode::empty()))?;
-        if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::RegularFile {
-            Ok(file.into())
-        } else {
-            Err(Errno::INVAL)
+        let mut names = Vec::new();
+        for found in listed.into_iter().flatten().flatten() {
+            match found.file_name().to_bytes() {
+                b"." | b".." => {}
+                name => names.push(name.into()),
+            }
         }
+        names
     }
 
     /// Both locks guard values that are whole between any two statements, so a thread that panicked left

@@ -107,8 +107,8 @@ impl NewFile {
         if self.target.options.durability == Durability::File {
             fsync(&self.file).map_err(|error| write_trouble(&path, "syncing", error))?;
         }
-        let change = self.publish().map_err(|error| write_trouble(&path, "naming the file", error))?;
-        described.map(|()| change).map_err(|unset| metadata_trouble(&path, unset))
+        let fate = self.publish().map_err(|error| write_trouble(&path, "naming the file", error))?;
+        described.map(|()| fate).map_err(|unset| metadata_trouble(&path, unset))
     }
 
     /// Content that ends with a hole has not yet its length.
@@ -116,7 +116,7 @@ impl NewFile {
         if self.ends_with_hole { ftruncate(&self.file, self.length) } else { Ok(()) }
     }
 
-    fn publish(self) -> Result<Fate, Errno> {
+    fn publish(&self) -> Result<Fate, Errno> {
         let (target, path) = (&self.target, &self.entry.path);
         if let Some(temporary) = &self.temporary {
             return target.place_temporary(path, &self.directory, temporary);

@@ -186,8 +186,8 @@ impl Partial {
         if self.target.options.durability == Durability::File {
             fsync(&self.file).map_err(|error| self.trouble("syncing", error))?;
         }
-        let change = self.publish().map_err(|error| self.trouble("naming the file", error))?;
-        described.map(|()| change).map_err(|unset| metadata_trouble(&self.entry.path, unset))
+        let fate = self.publish().map_err(|error| self.trouble("naming the file", error))?;
+        described.map(|()| fate).map_err(|unset| metadata_trouble(&self.entry.path, unset))
     }
 
     /// Removes what is stored of it.
@@ -200,10 +200,10 @@ impl Partial {
     fn publish(&self) -> Result<Fate, Errno> {
         let path = &self.entry.path;
         let directory = self.target.directory_above(path)?;
-        let change = self.target.place(path, &directory, (&self.private, &self.identity.part()))?;
+        let fate = self.target.place(path, &directory, (&self.private, &self.identity.part()))?;
         // Without its file a record says nothing; left behind, it is swept.
         let _ = self.private.remove(&self.identity.record());
-        Ok(change)
+        Ok(fate)
     }
 
     fn hash_range(&self, index: u64) -> io::Result<ContentHash> {

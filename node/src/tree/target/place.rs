@@ -20,7 +20,10 @@ use super::{
     trash::{Action, Left},
     trouble::{Trouble, directory_in_the_way, write_trouble},
 };
-use crate::tree::platform;
+use crate::tree::{
+    metadata::{self, Unset},
+    platform,
+};
 
 /// What [`Target::link`] came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,9 +151,9 @@ impl Shared {
         if !self.options.handling.overwrite {
             return platform::rename_to_free((private.folder(), name.as_bytes()), to).map(|()| Fate::Created);
         }
-        let change = self.make_way(path, directory, || Left::at(private.folder(), name.as_bytes()))?;
+        let fate = self.make_way(path, directory, || Left::at(private.folder(), name.as_bytes()))?;
         renameat(private.folder(), name, to.0, to.1)?;
-        Ok(change)
+        Ok(fate)
     }
 
     pub(super) fn place_temporary(
@@ -162,20 +165,28 @@ impl Shared {
         self.place(path, directory, temporary.place())
     }
 
+    /// Makes a symlink and describes it, which may fail by itself.
     pub(super) fn place_symlink(
         &self,
-        path: &EntryPath,
+        entry: &Entry,
         target: &[u8],
         above: &Arc<Directory>,
-    ) -> Result<Fate, Errno> {
+    ) -> Result<(Fate, Result<(), Unset>), Errno> {
+        let (leaf, carried) = (entry.path.leaf(), self.options.handling.carried());
         if self.trash.is_none() {
-            match symlinkat(target, &above.handle, path.leaf()) {
+            match symlinkat(target, &above.handle, leaf) {
                 Err(Errno::EXIST) if self.options.handling.overwrite => {}
-                made => return made.map(|()| Fate::Created),
+                made => {
+                    made?;
+                    let described = metadata::apply_to_link(&above.handle, leaf, entry, carried);
+                    return Ok((Fate::Created, described));
+                }
             }
         }
-        let private = self.private(above, path.parent())?;
-        self.place_temporary(path, above, &Temporary::symlink(private, target)?)
+        let link = Temporary::symlink(self.private(above, entry.path.parent())?, target)?;
+        let (private, name) = link.place();
+        let described = metadata::apply_to_link(private.folder(), name.as_bytes(), entry, carried);
+        Ok((self.place_temporary(&entry.path, above, &link)?, described))
     }
 
     fn place_link(

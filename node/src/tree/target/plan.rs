@@ -18,12 +18,12 @@ use super::{
     Absent, Decision, Directory, Over, Skip, Target, decide, is_reserved,
     partial::Identity,
     pending::Origin,
-    spelling::Folding,
+    spelling::Alike,
     standing::Standing,
     trash::Left,
     trouble::{Trouble, directory_in_the_way, metadata_trouble, write_trouble},
 };
-use crate::tree::{PRIVATE_FOLDER, metadata, platform};
+use crate::tree::{PRIVATE_FOLDER, platform};
 
 /// What an entry needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,12 +99,12 @@ impl Target {
 
     /// Refuses a name that the target takes for that of another entry.
     fn check_spelling(&self, path: &EntryPath) -> Result<(), Trouble> {
-        let folding = self.0.folding;
-        if folding == Folding::default() {
+        let alike = self.0.alike;
+        if alike == Alike::default() {
             return Ok(());
         }
         let names = |directory: &[u8]| self.0.names(directory);
-        match self.0.planned().spellings.admit(path, folding, names) {
+        match self.0.planned().spellings.admit(path, alike, names) {
             None => Ok(()),
             Some(other) => {
                 let detail = format_args!("its name is that of \"{}\" here", escape(&other));
@@ -137,14 +137,14 @@ impl Target {
     ) -> Result<Plan, Trouble> {
         use Decision::{Describe, Digest, Keep, Skip, Store};
         match (&entry.kind, decision) {
+            (_, Store(Over::Directory)) => Ok(Plan::Blocked),
+            // Whatever stands there: its file may be another one by the time it is settled.
+            (EntryKind::HardLink { .. }, _) => Ok(Plan::Link),
             (_, Skip(skip)) if skip.is_wanted() => Ok(Plan::Settled(Fate::Skipped)),
             (_, Skip(skip)) => Err(not_replaced(&entry.path, skip)),
-            (_, Store(Over::Directory)) => Ok(Plan::Blocked),
             (EntryKind::Directory, Keep | Describe | Digest | Store(_)) => {
                 self.plan_directory(entry, decision, standing, above).map(Plan::Settled)
             }
-            // Whatever stands there: its file may be another one by the time it is settled.
-            (EntryKind::HardLink { .. }, Keep | Describe | Digest | Store(_)) => Ok(Plan::Link),
             (EntryKind::File { .. } | EntryKind::Symlink { .. }, Keep) => Ok(Plan::Settled(Fate::Kept)),
             (EntryKind::File { .. } | EntryKind::Symlink { .. }, Digest) => Ok(Plan::Compare),
             (EntryKind::File { .. } | EntryKind::Symlink { .. }, Describe) => {
@@ -166,7 +166,7 @@ impl Target {
         above: &Arc<Directory>,
     ) -> Result<Fate, Trouble> {
         let trouble = |error| write_trouble(&entry.path, "making the directory", error);
-        let change = match standing {
+        let fate = match standing {
             Standing::Entry(own) if own.kind == EntryKind::Directory => {
                 open_for_owner(above, entry.path.leaf(), own.mode).map_err(trouble)?;
                 if decision == Decision::Describe { Fate::Described } else { Fate::Kept }
@@ -175,37 +175,31 @@ impl Target {
                 self.make_directory(entry, above).map_err(trouble)?
             }
         };
-        if change == Fate::Described {
+        if fate == Fate::Described {
             self.0.note_described(entry, standing).map_err(trouble)?;
         }
         self.0.planned().directories.push(&entry.path, entry.mode, entry.mtime, Origin::Listed);
-        if change != Fate::Kept {
+        if fate != Fate::Kept {
             self.0.describe_directory(entry)?;
         }
-        Ok(change)
+        Ok(fate)
     }
 
     fn make_directory(&self, entry: &Entry, above: &Directory) -> Result<Fate, Errno> {
         let leaf = entry.path.leaf();
-        let change = self.0.make_way(&entry.path, above, || Ok(Left::directory()))?;
-        if change == Fate::Updated {
+        let fate = self.0.make_way(&entry.path, above, || Ok(Left::directory()))?;
+        if fate == Fate::Updated {
             unlinkat(&above.handle, leaf, AtFlags::empty())?;
         }
         mkdirat(&above.handle, leaf, Mode::RWXU)?;
-        Ok(change)
+        Ok(fate)
     }
 
     fn make_symlink(&self, entry: &Entry, target: &[u8], above: &Arc<Directory>) -> Result<Fate, Trouble> {
-        let change = self.0.place_symlink(&entry.path, target, above);
-        let change = change.map_err(|error| write_trouble(&entry.path, "making the symlink", error))?;
-        let described = metadata::apply_to_link(
-            &above.handle,
-            entry.path.leaf(),
-            entry,
-            self.0.options.handling.carried(),
-        );
-        described.map_err(|unset| metadata_trouble(&entry.path, unset))?;
-        Ok(change)
+        let placed = self.0.place_symlink(entry, target, above);
+        let (fate, described) =
+            placed.map_err(|error| write_trouble(&entry.path, "making the symlink", error))?;
+        described.map(|()| fate).map_err(|unset| metadata_trouble(&entry.path, unset))
     }
 
     fn plan_content(

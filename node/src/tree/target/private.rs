@@ -21,7 +21,7 @@ use rustix::{
     process::geteuid,
 };
 
-use super::{Directory, Unfinished, spelling::Folding};
+use super::{Directory, Unfinished, spelling::Alike};
 use crate::tree::{PRIVATE_FOLDER, metadata, platform};
 
 /// How long leftovers are kept: long enough to resume after a holiday week.
@@ -41,7 +41,7 @@ pub(super) struct Private {
     /// Whether files can be made without a name and named later.
     pub(super) nameless: bool,
     /// Which names the file system takes for one another.
-    pub(super) folding: Folding,
+    pub(super) alike: Alike,
 }
 
 impl Private {
@@ -49,9 +49,9 @@ impl Private {
     /// taken by a symlink, a file or another user's directory.
     pub(super) fn open(above: Arc<Directory>) -> Result<Self, Errno> {
         let folder = open_folder(&above)?;
-        let mut private = Self { above, folder, nameless: false, folding: Folding::default() };
+        let mut private = Self { above, folder, nameless: false, alike: Alike::default() };
         private.nameless = private.try_out()?;
-        private.folding = private.probe()?;
+        private.alike = private.probe()?;
         Ok(private)
     }
 
@@ -75,7 +75,7 @@ impl Private {
     }
 
     /// Makes a file and looks for it under other spellings of its name.
-    fn probe(&self) -> Result<Folding, Errno> {
+    fn probe(&self) -> Result<Alike, Errno> {
         let is_there = |name: &str| statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let name = random_name();
         self.make(&name)?;
@@ -85,7 +85,7 @@ impl Private {
         // A file system that can't have such a name has no two forms of it.
         let form = self.make(&composed).is_ok() && is_there(&decomposed);
         let _ = self.remove(&composed);
-        Ok(Folding { case, form })
+        Ok(Alike { case, form })
     }
 
     fn make(&self, name: &str) -> Result<OwnedFd, Errno> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ketch_protocol::{
-    manifest::{Entry, EntryKind, Timestamp},
+    manifest::{Attribute, Entry, EntryKind, Timestamp},
     message::RemovalLimit,
     path::EntryPath,
     problem::{Cause, Problem},
@@ -13,8 +13,13 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Directory, Shared, Target, plan::lies_below, trash::Action, trouble::Trouble};
-use crate::tree::metadata;
+use super::{
+    Directory, Shared, Target,
+    plan::lies_below,
+    trash::{Action, Described},
+    trouble::Trouble,
+};
+use crate::tree::{attributes, metadata};
 
 /// Of a tree of up to this many entries all may be removed where no limit is named: a limit in percent
 /// would stop the removal of the second of three files.
@@ -71,7 +76,11 @@ struct Extra {
 /// What was listed of it: something else under its name is not removed.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    Directory,
+    /// Its mode and time are for bringing it back; removing what is in it changes them.
+    Directory {
+        mode: u32,
+        mtime: Timestamp,
+    },
     /// The length of a hard link is listed with its first name only.
     File {
         size: Option<u64>,
@@ -87,7 +96,7 @@ impl Extras {
     /// [a blocked entry](super::Plan::Blocked) is one of them.
     pub fn push(&mut self, own: &Entry) {
         let seen = match &own.kind {
-            EntryKind::Directory => Seen::Directory,
+            EntryKind::Directory => Seen::Directory { mode: own.mode, mtime: own.mtime },
             EntryKind::Symlink { .. } => Seen::Symlink { mtime: own.mtime },
             EntryKind::File { size } => Seen::File { size: Some(*size), mtime: own.mtime },
             EntryKind::HardLink { .. } => Seen::File { size: None, mtime: own.mtime },
@@ -248,8 +257,10 @@ impl<'a> Removing<'a> {
             return Err(Stays::Changed);
         }
         self.target.remember_above(path)?;
-        if extra.seen == Seen::Directory {
-            return self.remove_directory(path, &above, &stat);
+        if let Seen::Directory { mode, mtime } = extra.seen {
+            return self.remove_directory(path, &above, |attributes| {
+                Described::directory(mode, mtime, metadata::owner(&stat), &attributes)
+            });
         }
         match &self.target.trash {
             Some(trash) => {
@@ -261,12 +272,19 @@ impl<'a> Removing<'a> {
         Ok(())
     }
 
-    fn remove_directory(&self, path: &EntryPath, above: &Directory, stat: &Stat) -> Result<(), Stays> {
+    fn remove_directory(
+        &self,
+        path: &EntryPath,
+        above: &Directory,
+        was: impl FnOnce(Vec<Attribute>) -> Described,
+    ) -> Result<(), Stays> {
         if let Some(inner) = self.first_inside(path, above)? {
             return Err(if (self.is_protected)(&inner) { Stays::Protected } else { Stays::Holds(inner) });
         }
         if let Some(trash) = &self.target.trash {
-            trash.note(&Action::removed(path, Some(stat)))?;
+            // Those that can't be read can't be brought back.
+            let attributes = attributes::read_at(&above.handle, path.leaf()).unwrap_or_default();
+            trash.note(&Action::removed(path, Some(was(attributes))))?;
             trash.make_directory(path)?;
         }
         Ok(unlinkat(&above.handle, path.leaf(), AtFlags::REMOVEDIR)?)
@@ -298,13 +316,13 @@ impl Seen {
     /// Whether what stands there is what was listed.
     fn is(&self, stat: &Stat) -> bool {
         match (self, FileType::from_raw_mode(stat.st_mode)) {
-            (Self::Directory, FileType::Directory) => true,
+            (Self::Directory { .. }, FileType::Directory) => true,
             (Self::Symlink { mtime }, FileType::Symlink) => metadata::mtime(stat) == *mtime,
             (Self::File { size, mtime }, FileType::RegularFile) => {
                 size.is_none_or(|size| metadata::size(stat) == size) && metadata::mtime(stat) == *mtime
             }
             (
-                Self::Directory | Self::Symlink { .. } | Self::File { .. },
+                Self::Directory { .. } | Self::Symlink { .. } | Self::File { .. },
                 FileType::Directory
                 | FileType::Symlink
                 | FileType::RegularFile

@@ -8,27 +8,27 @@ use ketch_protocol::path::EntryPath;
 
 /// Which differences between names a file system does not see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Folding {
+pub(super) struct Alike {
     /// Upper and lower case.
     pub(super) case: bool,
     /// Composed and decomposed characters.
     pub(super) form: bool,
 }
 
-impl Folding {
-    /// A name without these differences. Names that are not UTF-8 are what they are: file systems that fold
-    /// take them as bytes or not at all.
-    fn fold<'a>(self, name: &'a [u8]) -> Cow<'a, [u8]> {
+impl Alike {
+    /// A name without these differences. Names that are not UTF-8 are what they are: file systems
+    /// that take names for one another take these as bytes or not at all.
+    fn key<'a>(self, name: &'a [u8]) -> Cow<'a, [u8]> {
         let Ok(text) = str::from_utf8(name) else { return Cow::Borrowed(name) };
-        let mut folded = Cow::Borrowed(text);
+        let mut key = Cow::Borrowed(text);
         if self.case {
             // There and back: some letters have one partner in one direction only (ſ, ß, ς).
-            folded = Cow::Owned(folded.to_uppercase().to_lowercase());
+            key = Cow::Owned(key.to_uppercase().to_lowercase());
         }
         if self.form {
-            folded = Cow::Owned(DecomposingNormalizer::new_nfd().normalize(&folded).into_owned());
+            key = Cow::Owned(DecomposingNormalizer::new_nfd().normalize(&key).into_owned());
         }
-        Cow::Owned(folded.into_owned().into_bytes())
+        Cow::Owned(key.into_owned().into_bytes())
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Spellings {
 #[derive(Debug)]
 struct Level {
     directory: Box<[u8]>,
-    /// By what they are folded to.
+    /// By what is alike for all that are taken for one another.
     names: HashMap<Box<[u8]>, Box<[u8]>>,
 }
 
@@ -52,7 +52,7 @@ impl Spellings {
     pub(super) fn admit(
         &mut self,
         path: &EntryPath,
-        folding: Folding,
+        alike: Alike,
         mut list: impl FnMut(&[u8]) -> Vec<Box<[u8]>>,
     ) -> Option<Box<[u8]>> {
         let mut end = 0;
@@ -60,9 +60,9 @@ impl Spellings {
             let directory = &path.as_bytes()[..end];
             if self.levels.get(depth).is_none_or(|level| &*level.directory != directory) {
                 self.levels.truncate(depth);
-                self.levels.push(Level::new(directory, folding, list(directory)));
+                self.levels.push(Level::new(directory, alike, list(directory)));
             }
-            if let Some(other) = self.levels[depth].admit(component, folding) {
+            if let Some(other) = self.levels[depth].admit(component, alike) {
                 let above = if directory.is_empty() { &b""[..] } else { b"/" };
                 return Some([directory, above, &other].concat().into());
             }
@@ -73,32 +73,41 @@ impl Spellings {
 }
 
 impl Level {
-    fn new(directory: &[u8], folding: Folding, names: Vec<Box<[u8]>>) -> Self {
-        let folded = names.into_iter().map(|name| (folding.fold(&name).into(), name));
-        Self { directory: directory.into(), names: folded.collect() }
+    fn new(directory: &[u8], alike: Alike, names: Vec<Box<[u8]>>) -> Self {
+        let by_key = names.into_iter().map(|name| (alike.key(&name).into(), name));
+        Self { directory: directory.into(), names: by_key.collect() }
     }
 
     /// The name that stands in the way of this one.
-    fn admit(&mut self, name: &[u8], folding: Folding) -> Option<Box<[u8]>> {
-        let held = self.names.entry(folding.fold(name).into()).or_insert_with(|| name.into());
+    fn admit(&mut self, name: &[u8], alike: Alike) -> Option<Box<[u8]>> {
+        let held = self.names.entry(alike.key(name).into()).or_insert_with(|| name.into());
         (**held != *name).then(|| held.clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::{fs, sync::Arc};
 
-    const CASE: Folding = Folding { case: true, form: false };
-    const FORM: Folding = Folding { case: false, form: true };
-    const BOTH: Folding = Folding { case: true, form: true };
+    use ketch_protocol::{
+        manifest::{Entry, EntryKind, Timestamp},
+        message::{Durability, Fate},
+        problem::Cause,
+    };
+
+    use super::*;
+    use crate::tree::target::{Handling, Options, Plan, Target, Trouble};
+
+    const CASE: Alike = Alike { case: true, form: false };
+    const FORM: Alike = Alike { case: false, form: true };
+    const BOTH: Alike = Alike { case: true, form: true };
 
     fn path(text: &str) -> EntryPath {
         EntryPath::parse(text.as_bytes()).unwrap()
     }
 
     /// Admits paths where only `there` is stored at the top; the collisions by path.
-    fn collisions(folding: Folding, there: &[&str], paths: &[&str]) -> Vec<(String, String)> {
+    fn collisions(alike: Alike, there: &[&str], paths: &[&str]) -> Vec<(String, String)> {
         let mut spellings = Spellings::default();
         let list = |directory: &[u8]| {
             let names = if directory.is_empty() { there } else { &[] };
@@ -108,7 +117,7 @@ mod tests {
         paths
             .iter()
             .filter_map(|text_of| {
-                let other = spellings.admit(&path(text_of), folding, list)?;
+                let other = spellings.admit(&path(text_of), alike, list)?;
                 Some(((*text_of).to_owned(), text(other)))
             })
             .collect()
@@ -144,6 +153,33 @@ mod tests {
     fn names_of_different_directories_do_not_meet() {
         let paths = ["a", "a/x", "a/x/y", "a/z", "b", "b/X", "b/x/Y", "c/x"];
         assert_eq!(collisions(CASE, &[], &paths), pairs(&[("b/x/Y", "b/X")]));
+    }
+
+    /// A target that does not see case, as far as it knows.
+    #[test]
+    fn a_collision_is_found_before_anything_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("stored"), "").unwrap();
+        let options = Options { handling: Handling::receiving(true), durability: Durability::None };
+        let mut target = Target::open(folder.path(), options).unwrap();
+        Arc::get_mut(&mut target.0).unwrap().alike = CASE;
+        let plan = |text: &str, kind| target.plan(&Entry::new(path(text), kind, 0o700, Timestamp::default()));
+        let file = EntryKind::File { size: 0 };
+        assert_eq!(plan("D", EntryKind::Directory).unwrap(), Plan::Settled(Fate::Created));
+        assert_eq!(plan("D/f", file.clone()).unwrap(), Plan::Settled(Fate::Created));
+        for (text, kind, other) in [
+            ("D/F", file.clone(), "D/f"),
+            ("d", EntryKind::Directory, "D"),
+            ("d/new", file.clone(), "D"),
+            ("Stored", file, "stored"),
+        ] {
+            let Err(Trouble::Problem(problem)) = plan(text, kind) else { panic!("{text} was planned") };
+            assert!(problem.detail.contains(&format!("\"{other}\"")), "{problem}");
+            // Below a directory that was refused everything is.
+            assert!(matches!(problem.cause, Cause::Collision | Cause::Unwritable), "{problem}");
+        }
+        assert_eq!(fs::read_dir(folder.path().join("D")).unwrap().count(), 1);
+        assert!(!folder.path().join("d").exists() && !folder.path().join("Stored").exists());
     }
 
     #[test]

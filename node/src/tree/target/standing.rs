@@ -1,14 +1,12 @@
 //! What stands under an entry's name, looked at as far as it counts.
 
-use std::os::fd::AsFd as _;
-
 use ketch_protocol::{
     limits::LINK_TARGET_BYTES,
     manifest::{Attribute, Entry, EntryKind},
     path::EntryPath,
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat},
+    fs::{AtFlags, FileType, Stat, readlinkat, statat},
     io::Errno,
 };
 
@@ -51,23 +49,22 @@ impl Shared {
         let mut own = Entry::new(path.clone(), kind, mode, metadata::mtime(&stat));
         own.owner = self.options.handling.owner.then(|| metadata::owner(&stat));
         if self.options.handling.attributes {
-            own.attributes = self.read_attributes(path, above, &own.kind);
+            own.attributes = attributes_of(path, above, &own.kind);
         }
         if let Some(known) = known {
             recall(&mut own, known, &stat);
         }
         Ok(Standing::Entry(Box::new(own)))
     }
+}
 
-    /// Those that can't be read count as different from any that are listed; setting these tells why.
-    fn read_attributes(&self, path: &EntryPath, above: &Directory, kind: &EntryKind) -> Vec<Attribute> {
-        match kind {
-            EntryKind::File { .. } | EntryKind::Directory => {}
-            EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => return Vec::new(),
+/// Those that can't be read count as different from any that are listed; setting these tells why.
+fn attributes_of(path: &EntryPath, above: &Directory, kind: &EntryKind) -> Vec<Attribute> {
+    match kind {
+        EntryKind::File { .. } | EntryKind::Directory => {
+            attributes::read_at(&above.handle, path.leaf()).unwrap_or_default()
         }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let open = || openat(&above.handle, path.leaf(), flags, Mode::empty());
-        self.handles.with_room(open).and_then(|held| attributes::read(held.as_fd())).unwrap_or_default()
+        EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => Vec::new(),
     }
 }
 
@@ -97,7 +94,7 @@ fn recall(own: &mut Entry, known: &Entry, stat: &Stat) {
         (EntryKind::File { size }, EntryKind::File { size: listed }) if size == listed => {
             own.hash = known.hash;
         }
-        (EntryKind::File { .. }, EntryKind::HardLink { .. }) if stat.st_nlink > 1 => {
+        (EntryKind::File { .. }, EntryKind::HardLink { .. }) if metadata::names(stat) > 1 => {
             own.kind = known.kind.clone();
         }
         (

@@ -125,7 +125,7 @@ pub(super) fn write_trouble(path: &EntryPath, doing: &str, error: Errno) -> Trou
         Errno::EXIST => Trouble::problem(path, Cause::Exists, "its name is taken"),
         Errno::ISDIR | Errno::NOTEMPTY => directory_in_the_way(path),
         Errno::LOOP | Errno::NOTDIR | Errno::XDEV => {
-            let detail = format_args!("{doing}: a symlink or a file is in the way above it");
+            let detail = format_args!("{doing}: a symlink, a file or a mount is in the way");
             Trouble::problem(path, Cause::Unwritable, detail)
         }
         _ => Trouble::problem(path, Cause::Unwritable, format_args!("{doing}: {error}")),

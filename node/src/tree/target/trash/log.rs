@@ -90,8 +90,8 @@ impl Action {
     }
 
     /// `directory` is what a directory was until then.
-    pub(in crate::tree::target) fn removed(path: &EntryPath, directory: Option<&Stat>) -> Self {
-        Self::Removed { path: Bytes::from(path), directory: directory.map(Described::of_directory) }
+    pub(in crate::tree::target) fn removed(path: &EntryPath, directory: Option<Described>) -> Self {
+        Self::Removed { path: Bytes::from(path), directory }
     }
 
     pub(super) fn described(path: &EntryPath, old: Described, new: Described) -> Self {
@@ -145,24 +145,33 @@ impl Left {
 impl Described {
     /// What an entry says, as far as it is carried.
     pub(super) fn by(entry: &Entry, handling: &Handling) -> Self {
-        let pair = |attribute: &Attribute| (Bytes(attribute.name.to_vec()), Bytes(attribute.value.to_vec()));
         Self {
             mode: entry.mode,
             mtime: Time::from(entry.mtime),
             owner: entry.owner.filter(|_| handling.owner).map(|owner| (owner.user, owner.group)),
-            attributes: handling.attributes.then(|| entry.attributes.iter().map(pair).collect()),
+            attributes: handling.attributes.then(|| pairs(&entry.attributes)),
         }
     }
 
-    fn of_directory(stat: &Stat) -> Self {
-        let Owner { user, group } = metadata::owner(stat);
+    pub(in crate::tree::target) fn directory(
+        mode: u32,
+        mtime: Timestamp,
+        owner: Owner,
+        attributes: &[Attribute],
+    ) -> Self {
+        let Owner { user, group } = owner;
         Self {
-            mode: metadata::mode(stat),
-            mtime: Time::from(metadata::mtime(stat)),
+            mode,
+            mtime: Time::from(mtime),
             owner: Some((user, group)),
-            attributes: None,
+            attributes: Some(pairs(attributes)),
         }
     }
+}
+
+fn pairs(attributes: &[Attribute]) -> Vec<(Bytes, Bytes)> {
+    let bytes = |part: &[u8]| Bytes(part.to_vec());
+    attributes.iter().map(|attribute| (bytes(&attribute.name), bytes(&attribute.value))).collect()
 }
 
 impl From<Timestamp> for Time {

@@ -13,7 +13,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
+    time::SystemTime,
 };
 
 use ketch_protocol::{
@@ -31,7 +31,10 @@ use crate::tree::{
     platform::{self, HANDLE},
 };
 
+#[cfg(test)]
+mod crash;
 mod log;
+mod sessions;
 mod undo;
 
 pub(super) use log::{Action, Described, Left};
@@ -122,7 +125,7 @@ impl Trash {
         if held.file_system != root.file_system {
             return Err(TrashError::Elsewhere { folder, target });
         }
-        let (name, started) = (name(new.now, new.session), new.now);
+        let (name, started) = (sessions::name(new.now, new.session), new.now);
         Ok(Self { folder: held.handle, name, target, started, begun: Mutex::default() })
     }
 
@@ -183,11 +186,12 @@ impl Trash {
 
 impl Begun {
     fn make(folder: &OwnedFd, name: &str) -> Result<Self, Errno> {
-        mkdirat(folder, name, Mode::RWXU)?;
+        // A session that goes on within its first second finds what it began.
+        make_directory(folder, name.as_bytes())?;
         let session = open_directory(folder, name.as_bytes())?;
-        mkdirat(&session, TREE, Mode::RWXU)?;
+        make_directory(&session, TREE.as_bytes())?;
         let tree = open_directory(&session, TREE.as_bytes())?;
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let log = openat(&session, LOG, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(Self { tree, handles: Handles::new(), log: log.into() })
     }
@@ -238,45 +242,4 @@ fn make_all(tree: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
         above = open_directory(&above, component)?;
     }
     Ok(above)
-}
-
-/// `<UTC time>-<session>`.
-fn name(now: SystemTime, session: &str) -> String {
-    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (year, month, day) = date(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{session}")
-}
-
-/// Year, month and day of a day counted from 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms", `civil_from_days`, for days that are not before it).
-fn date(day: u64) -> (u64, u64, u64) {
-    let shifted = day + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day_of_month)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn sessions_are_named_by_their_time() {
-        for (seconds, expected) in [
-            (0, "19700101T000000Z-s"),
-            (951_782_400, "20000229T000000Z-s"),
-            (1_709_251_199, "20240229T235959Z-s"),
-            (1_796_130_415, "20261201T130655Z-s"),
-            (4_102_444_800, "21000101T000000Z-s"),
-        ] {
-            assert_eq!(name(UNIX_EPOCH + Duration::from_secs(seconds), "s"), expected);
-        }
-    }
 }

@@ -6,10 +6,14 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
-    io::{self, Read as _, Write as _},
-    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    ffi::OsStr,
+    fs, io,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
     path::{Path, PathBuf},
+    sync::Arc,
     time::SystemTime,
 };
 
@@ -19,14 +23,16 @@ use ketch_protocol::{
     problem::{Cause, Problem},
 };
 use rustix::{
-    fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, mkdirat, open, openat, renameat, statat, unlinkat},
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, open, openat, renameat, statat, unlinkat},
     io::Errno,
 };
 
 use super::{
     LOG, TREE,
     log::{Action, Bytes, Described, Left, Time},
-    open_directory, shown,
+    open_directory,
+    sessions::{Log, UNDONE, latest, read_log},
+    shown,
 };
 use crate::tree::{
     HeldDirectory,
@@ -34,12 +40,6 @@ use crate::tree::{
     platform::{self, HANDLE},
     target::{Directory, Durability, Handling, Options, Target, TargetError},
 };
-
-/// Ends the name of a session that was undone and of which something is still in the trash.
-const UNDONE: &str = "-undone";
-
-/// Bytes of `<UTC time>-` in the name of a session.
-const TIME_BYTES: usize = "20261130T130655Z-".len();
 
 /// What undoing a session came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +99,8 @@ pub fn undo(folder: &Path) -> Result<Undone, UndoError> {
     undoing.finish()
 }
 
-struct Undoing {
+/// An undoing that is under way.
+pub(super) struct Undoing {
     folder: PathBuf,
     trash: OwnedFd,
     tree: OwnedFd,
@@ -108,8 +109,10 @@ struct Undoing {
     actions: Vec<Action>,
     /// When the session ended, where it was not cut.
     ended: Option<Time>,
-    /// When undoing it began for the first time.
+    /// When it began.
     began: Time,
+    /// Since when it, or one after it, is being undone.
+    undoing: Time,
     /// Directories that are described last: everything below changes their times.
     directories: Vec<(EntryPath, Described)>,
     /// Directories of the trash's tree that may be empty in the end.
@@ -141,7 +144,8 @@ impl From<Errno> for Stays {
 }
 
 impl Undoing {
-    fn begin(folder: &Path) -> Result<Self, UndoError> {
+    /// Takes hold of the latest session and its target.
+    pub(super) fn begin(folder: &Path) -> Result<Self, UndoError> {
         let unread = |error: Errno| UndoError::Read { folder: folder.into(), source: error.into() };
         let flags = HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let trash = open(folder, flags, Mode::empty()).map_err(unread)?;
@@ -149,11 +153,11 @@ impl Undoing {
         let session = session.ok_or_else(|| UndoError::Nothing { folder: folder.into() })?;
         let held = open_directory(&trash, session.as_bytes()).map_err(unread)?;
         let tree = open_directory(&held, TREE.as_bytes()).map_err(unread)?;
-        let actions = read_log(&held, SystemTime::now()).map_err(unread)?;
-        let target = match actions.first() {
-            Some(Action::Began { target, .. }) => PathBuf::from(std::ffi::OsStr::from_bytes(&target.0)),
-            Some(_) | None => return Err(UndoError::Damaged { folder: folder.join(&session) }),
+        let mut log = read_log(&held).map_err(unread)?;
+        let Some(Action::Began { target, at }) = log.actions.first() else {
+            return Err(UndoError::Damaged { folder: folder.join(&session) });
         };
+        let (target, began) = (PathBuf::from(OsStr::from_bytes(&target.0)), *at);
         if !fs::metadata(&target).is_ok_and(|found| found.is_dir()) {
             return Err(UndoError::Gone { target });
         }
@@ -161,14 +165,17 @@ impl Undoing {
         let options = Options { handling, durability: Durability::Session };
         let root = HeldDirectory::open(&target).map_err(|error| TargetError::new(&target, error))?;
         let open_target = Target::open_alone(root, options, None)?;
+        log.note_undoing(Time::from(SystemTime::now())).map_err(unread)?;
+        let Log { actions, .. } = log;
         let undone = Undone { session, target, restored: 0, removed: 0, described: 0, problems: Vec::new() };
         Ok(Self {
             folder: folder.into(),
             trash,
             tree,
             target: open_target,
-            ended: actions.iter().find_map(ended),
-            began: actions.iter().find_map(began).unwrap_or(Time::from(SystemTime::now())),
+            ended: actions.iter().filter_map(ended).max(),
+            began,
+            undoing: actions.iter().filter_map(undoing).min().expect("it was noted just now"),
             actions,
             directories: Vec::new(),
             emptied: BTreeSet::new(),
@@ -177,7 +184,7 @@ impl Undoing {
     }
 
     /// Undoes one more action; `false` when there is none.
-    fn step(&mut self) -> bool {
+    pub(super) fn step(&mut self) -> bool {
         let Some(action) = self.actions.pop() else { return false };
         let (path, taken) = match action {
             Action::Began { .. } | Action::Ended { .. } | Action::Undoing { .. } => return true,
@@ -213,7 +220,7 @@ impl Undoing {
         let Self { folder, target, undone, .. } = &self;
         let unread = |source: io::Error| UndoError::Read { folder: folder.clone(), source };
         target.sync().map_err(unread)?;
-        self.clear().map_err(|error| unread(error.into()))?;
+        self.clear().and_then(|()| self.tell_earlier()).map_err(|error| unread(error.into()))?;
         Ok(undone.clone())
     }
 
@@ -253,8 +260,8 @@ impl Undoing {
         let Some((from, _)) = self.kept(path)? else { return Ok(Step::Nothing) };
         self.target.0.remember_above(path)?;
         let above = self.target.0.directory_above(path)?;
-        let to = (std::os::fd::AsFd::as_fd(&above.handle), path.leaf());
-        match platform::rename_to_free((std::os::fd::AsFd::as_fd(&from), path.leaf()), to) {
+        let to = (above.handle.as_fd(), path.leaf());
+        match platform::rename_to_free((from.as_fd(), path.leaf()), to) {
             Err(Errno::EXIST) => Err(Stays::Taken),
             moved => Ok(moved.map(|()| Step::Restored)?),
         }
@@ -320,7 +327,7 @@ impl Undoing {
     }
 
     /// What stands at a path of the target, and the directory it lies in.
-    fn present(&self, path: &EntryPath) -> Result<Option<(std::sync::Arc<Directory>, Stat)>, Stays> {
+    fn present(&self, path: &EntryPath) -> Result<Option<(Arc<Directory>, Stat)>, Stays> {
         let looked = self.target.0.directory_above(path).and_then(|above| {
             let stat = statat(&above.handle, path.leaf(), AtFlags::SYMLINK_NOFOLLOW)?;
             Ok((above, stat))
@@ -347,12 +354,23 @@ impl Undoing {
         }
     }
 
-    /// Whether what stands there is what the session left: nobody wrote to it since. Undoing itself may have
-    /// touched it, where it has several names.
+    /// Whether what stands there is what the session left: nobody wrote to it since. Undoing may have touched
+    /// it: this one where it has several names, that of a later session where it was brought back.
     fn is_left(&self, left: Left, present: &Stat) -> bool {
         let touched = Time::from(metadata::ctime(present));
-        let is_touched_by_us = self.ended.is_none_or(|ended| touched <= ended) || touched >= self.began;
-        Left::of(present) == left && (left == Left::Directory || is_touched_by_us)
+        let is_ours = self.ended.is_none_or(|ended| touched <= ended) || touched >= self.undoing;
+        Left::of(present) == left && (left == Left::Directory || is_ours)
+    }
+
+    /// Tells the session before this one since when its files may have been touched by undoing.
+    fn tell_earlier(&self) -> Result<(), Errno> {
+        match latest(&self.trash)? {
+            Some(earlier) => {
+                let session = open_directory(&self.trash, earlier.as_bytes())?;
+                read_log(&session).and_then(|mut log| log.note_undoing(self.began))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Removes what is left of the session in the trash, or marks it as undone where something stays.
@@ -434,7 +452,7 @@ fn ended(action: &Action) -> Option<Time> {
     if let Action::Ended { at } = action { Some(*at) } else { None }
 }
 
-fn began(action: &Action) -> Option<Time> {
+fn undoing(action: &Action) -> Option<Time> {
     if let Action::Undoing { at } = action { Some(*at) } else { None }
 }
 
@@ -443,41 +461,4 @@ fn above(path: &EntryPath) -> Vec<EntryPath> {
     let bytes = path.as_bytes();
     let ends = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(index, _)| index);
     ends.filter_map(|end| EntryPath::parse(&bytes[..end]).ok()).collect()
-}
-
-/// The name of the latest session that is not undone.
-fn latest(trash: &OwnedFd) -> Result<Option<String>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut latest: Option<String> = None;
-    for found in Dir::new(openat(trash, ".", flags, Mode::empty())?)? {
-        let found = found?;
-        let Some(name) = found.file_name().to_str().ok().filter(|name| is_open(name)) else { continue };
-        if latest.as_deref() < Some(name) {
-            latest = Some(name.to_owned());
-        }
-    }
-    Ok(latest)
-}
-
-fn is_open(name: &str) -> bool {
-    let is_session = name.as_bytes().get(..TIME_BYTES).is_some_and(|time| time.ends_with(b"Z-"));
-    is_session && !name.ends_with(UNDONE)
-}
-
-/// Reads the log of a session and adds that it is being undone.
-fn read_log(session: &OwnedFd, now: SystemTime) -> Result<Vec<Action>, Errno> {
-    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = fs::File::from(openat(session, LOG, flags, Mode::empty())?);
-    let failed = |error: io::Error| super::errno(&error);
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(failed)?;
-    let mut actions = Action::decode_all(&bytes);
-    if !actions.iter().any(|action| began(action).is_some()) {
-        let undoing = Action::Undoing { at: Time::from(now) };
-        // Behind a torn tail nothing would be read.
-        let whole: u64 = actions.iter().map(|action| action.encode().len() as u64).sum();
-        file.set_len(whole).and_then(|()| file.write_all(&undoing.encode())).map_err(failed)?;
-        actions.push(undoing);
-    }
-    Ok(actions)
 }
