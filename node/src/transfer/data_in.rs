@@ -29,12 +29,18 @@ pub(super) async fn bring(
     report: mpsc::Sender<Work>,
 ) {
     let kind = timeout(Duration::from_secs(HELLO_TIMEOUT_S), StreamKind::read(&mut stream)).await;
-    match kind {
-        Ok(Ok(StreamKind::Data(named))) if named == session => {}
+    let storing = match kind {
+        Ok(Ok(StreamKind::Data(named))) if named == session => Ok(Storing::new(store)),
+        Ok(Ok(StreamKind::Compressed(named))) if named == session => Storing::compressed(store),
         // A stream of something else is not ours to answer; dropping it resets it.
         Ok(_) | Err(_) => return,
-    }
-    let storing = Arc::new(Mutex::new(Storing::new(store)));
+    };
+    let storing = match storing {
+        Ok(storing) => Arc::new(Mutex::new(storing)),
+        Err(error) => {
+            return drop(report.send(Work::Broken(format!("a stream can't be decompressed: {error}"))).await);
+        }
+    };
     let pumped = pump_in(&mut stream, BLOCK_BYTES, |block| take(Arc::clone(&storing), block, &report)).await;
     let ended = pumped.and_then(|()| lock(&storing).finish().map_err(|error| Broken(error.to_string())));
     match ended {

@@ -7,6 +7,7 @@
 
 mod data_in;
 mod data_out;
+mod describing;
 mod error;
 mod event;
 mod line;
@@ -16,6 +17,7 @@ mod planning;
 mod pulse;
 mod queue;
 mod reading;
+mod rebuilding;
 mod receive;
 mod receiving;
 mod registry;

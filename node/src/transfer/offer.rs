@@ -233,7 +233,9 @@ async fn answer(
     let kind = timeout(Duration::from_secs(HELLO_TIMEOUT_S), StreamKind::read(&mut stream)).await;
     match kind {
         Ok(Ok(StreamKind::Control)) => Sending::new(connection, outgoing, judge).run(stream, &stop).await,
-        Ok(Ok(StreamKind::Data(_))) => Err(lost("content came to a sender".into())),
+        Ok(Ok(StreamKind::Data(_) | StreamKind::Compressed(_))) => {
+            Err(lost("content came to a sender".into()))
+        }
         Ok(Err(error)) => Err(lost(error.to_string())),
         Err(_) => Err(lost(format!("nothing came within {HELLO_TIMEOUT_S} s"))),
     }

@@ -12,6 +12,7 @@ use ketch_protocol::{
 };
 
 use super::{
+    rebuilding::Job,
     registry::{Awaited, Comparison, Incoming},
     storing::{EndCause, Store, Stored, await_content},
 };
@@ -22,6 +23,8 @@ use crate::tree::{Plan, Trouble};
 pub(super) struct Planning {
     store: Arc<Store>,
     space: Space,
+    /// Files of the batch at hand that are made from their old versions.
+    rebuilds: Vec<(EntryId, Arc<Entry>)>,
 }
 
 /// Guards against a disk that cannot hold what is coming.
@@ -34,7 +37,7 @@ struct Space {
 impl Planning {
     /// `free_bytes` is what the target could take when the session began.
     pub(super) fn new(store: Arc<Store>, free_bytes: u64) -> Self {
-        Self { store, space: Space { free_bytes, needed_bytes: 0 } }
+        Self { store, space: Space { free_bytes, needed_bytes: 0 }, rebuilds: Vec::new() }
     }
 
     /// Plans a batch and lets its content in. Ends early when the session can't go on.
@@ -43,7 +46,7 @@ impl Planning {
         let mut awaited = Vec::new();
         for (entry, id) in entries.iter().zip(first.0..) {
             match self.plan_entry(EntryId(id), entry, &mut awaited) {
-                Ok(outcome) => stored.outcomes.push((EntryId(id), outcome)),
+                Ok(outcome) => stored.outcomes.extend(outcome.map(|outcome| (EntryId(id), outcome))),
                 Err(Trouble::Problem(problem)) => {
                     stored.outcomes.push((EntryId(id), Outcome::Problem(problem)));
                 }
@@ -54,6 +57,10 @@ impl Planning {
             }
         }
         self.store.registry.plan(awaited, EntryId(first.0 + entries.len() as u64));
+        // Only now may anything be awaited of them that the plan of their batch does not know.
+        for (id, entry) in self.rebuilds.drain(..) {
+            self.store.rebuilds.hand_in(Job::Begin(id, entry));
+        }
         stored
     }
 
@@ -62,17 +69,22 @@ impl Planning {
         id: EntryId,
         entry: &Arc<Entry>,
         awaited: &mut Vec<(EntryId, Awaited)>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<Option<Outcome>, Trouble> {
         let target = &self.store.target;
         match target.plan(entry)? {
-            Plan::Made => Ok(Outcome::Created),
-            Plan::Kept => Ok(Outcome::Kept),
+            Plan::Made => Ok(Some(Outcome::Created)),
+            Plan::Kept => Ok(Some(Outcome::Kept)),
             Plan::Content => self.plan_content(id, entry, awaited),
+            Plan::Rebuild => {
+                self.space.need(entry, entry.size())?;
+                self.rebuilds.push((id, Arc::clone(entry)));
+                Ok(None)
+            }
             Plan::Compare => match target.existing(entry) {
                 Ok(existing) => {
                     let comparison = Comparison::new(Arc::clone(entry), existing);
                     awaited.push((id, Awaited::Digest(Arc::new(comparison))));
-                    Ok(Outcome::Digest)
+                    Ok(Some(Outcome::Digest))
                 }
                 Err(problem) if target.may_replace(entry).is_err() => Err(Trouble::Problem(problem)),
                 Err(_) => self.plan_content(id, entry, awaited),
@@ -82,7 +94,7 @@ impl Planning {
                 let incoming = Incoming::new(Arc::clone(entry), target.partial(entry)?);
                 let outcome = missing_parts(&incoming);
                 awaited.push((id, Awaited::Ranges(Arc::new(incoming))));
-                Ok(outcome)
+                Ok(Some(outcome))
             }
         }
     }
@@ -92,10 +104,10 @@ impl Planning {
         id: EntryId,
         entry: &Arc<Entry>,
         awaited: &mut Vec<(EntryId, Awaited)>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<Option<Outcome>, Trouble> {
         self.space.need(entry, entry.size())?;
         awaited.push((id, await_content(&self.store.target, entry)?));
-        Ok(Outcome::Content)
+        Ok(Some(Outcome::Content))
     }
 }
 

@@ -28,6 +28,7 @@ use super::{
     line::{Line, leave},
     planning::Planning,
     pulse::Pulse,
+    rebuilding::Rebuilding,
     storing::{EndCause, Store, Stored},
 };
 use crate::swarm::{Connection, Inbound, Stream};
@@ -122,6 +123,7 @@ impl Receiving {
         let (report, mut reports) = mpsc::channel(REPORTS);
         self.report = report;
         self.plans = Some(self.start_planning());
+        self.start_rebuilding();
         let mut pulse = Pulse::new();
         let mut stopped = false;
         let ending = loop {
@@ -155,7 +157,7 @@ impl Receiving {
             };
             self.wake(wake, &mut streams, &mut pulse);
         };
-        self.store.registry.close();
+        self.store.close();
         streams.abort_all();
         self.plans = None;
         line.leave(leave(&ending)).await;
@@ -269,6 +271,17 @@ impl Receiving {
             }
         });
         plans
+    }
+
+    /// On a thread of its own: it waits for most of the session, and would take one from the pool all that time.
+    fn start_rebuilding(&mut self) {
+        let rebuilding = Rebuilding::new(Arc::clone(&self.store));
+        let report = self.report.clone();
+        let work = move || rebuilding.run(|stored| report.blocking_send(Work::Stored(stored)).is_ok());
+        if let Err(error) = std::thread::Builder::new().name("rebuilding".into()).spawn(work) {
+            let detail = format_args!("starting a thread: {error}");
+            self.feed(Input::Stop(Stop::new(Reason::Internal, detail)));
+        }
     }
 
     fn start_finishing(&self) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, atomic::Ordering};
 use ketch_protocol::{
     io::NoMessage,
     limits::{BATCH_ENTRIES, FILE_STREAMS},
-    message::{Ask, Message, SessionId, Totals},
+    message::{Ask, Compression, Message, SessionId, Totals},
     problem::Reason,
     session::{
         Ending, SessionError, Stop,
@@ -155,7 +155,7 @@ impl Sending {
         match self.judge.admit(ask) {
             Ok(()) => {
                 let estimate = self.outgoing.estimate.get().copied();
-                self.start_streams(ask.session);
+                self.start_streams(ask.session, ask.selection.compression);
                 self.feed(Input::Admitted { estimate });
                 self.tell(Event::Admitted { peer, estimate }).await;
             }
@@ -182,7 +182,12 @@ impl Sending {
         }
     }
 
-    fn start_streams(&mut self, session: SessionId) {
+    fn start_streams(&mut self, session: SessionId, compression: Compression) {
+        let compress = match compression {
+            Compression::Zstd => true,
+            // Whether it saves time depends on a rate that is not known yet.
+            Compression::Auto | Compression::None => false,
+        };
         let layout = self.outgoing.layout;
         let count = match layout {
             Layout::Bundle => bundle_streams(self.connection.transport()),
@@ -195,6 +200,7 @@ impl Sending {
                 queue: Arc::clone(&self.queue),
                 source: self.outgoing.source.clone(),
                 moved: Arc::clone(&self.moved),
+                compress,
             };
             match layout {
                 Layout::Bundle => self.streams.spawn(stream.bundle()),

@@ -23,10 +23,11 @@ mod target;
 
 pub use catalogue::{Catalogued, catalogue};
 pub use filter::{Filter, FilterError, excluding, including, rules_in};
+pub use platform::Extent;
 pub use scan::{Found, Listing, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{
-    Durability, Existing, NewFile, Options, Partial, Plan, Target, TargetError, Trouble, Unfinished,
+    Durability, Existing, NewFile, Options, Partial, Plan, Rebuild, Target, TargetError, Trouble, Unfinished,
 };
 
 /// The one folder that holds what is not yet complete, at the top of each file system of a target. It is

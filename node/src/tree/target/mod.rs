@@ -38,11 +38,13 @@ mod pending;
 mod plan;
 mod private;
 mod ranges;
+mod rebuild;
 mod trouble;
 
 pub use new_file::NewFile;
 pub use partial::Partial;
 pub use plan::Plan;
+pub use rebuild::Rebuild;
 pub use trouble::{TargetError, Trouble};
 
 /// How a target is written.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::Write as _,
+    io::{self, Seek as _, SeekFrom, Write as _},
     os::fd::{AsFd as _, OwnedFd},
     sync::Arc,
 };
@@ -59,6 +59,21 @@ impl NewFile {
     /// Appends content.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         self.file.write_all(bytes).map_err(|error| write_trouble(&self.entry.path, "writing", errno(&error)))
+    }
+
+    /// Appends `length` zeros that take no space.
+    pub fn skip(&mut self, length: u64) -> Result<(), Trouble> {
+        let skipped = self.file.stream_position().and_then(|position| {
+            let end = position + length;
+            self.file.set_len(end)?;
+            self.file.seek(SeekFrom::Start(end))
+        });
+        skipped.map(|_| ()).map_err(|error| write_trouble(&self.entry.path, "writing", errno(&error)))
+    }
+
+    /// Another handle on the file, for threads that write and read it in any order.
+    pub(super) fn handle(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 
     /// Gives the file its mode, its time and then its name. After a problem of [`Cause::Metadata`] it is

@@ -134,6 +134,21 @@ impl Partial {
         self.file.write_all_at(bytes, offset).map_err(|error| self.trouble("writing", errno(&error)))
     }
 
+    /// Makes `length` bytes at `offset` zero, without space where that can be had.
+    pub fn clear_at(&self, offset: u64, length: u64) -> Result<(), Trouble> {
+        if platform::punch_hole(self.file.as_fd(), offset, length).is_ok() {
+            return Ok(());
+        }
+        let zeros = vec![0; CHECK_BYTES];
+        let mut cleared = 0;
+        while cleared < length {
+            let block = (length - cleared).min(CHECK_BYTES as u64);
+            self.write_at(offset + cleared, &zeros[..block as usize])?;
+            cleared += block;
+        }
+        Ok(())
+    }
+
     /// Reads at `offset` bytes into `buffer`; fewer bytes than it holds only at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully_at(&self.file, buffer, offset)

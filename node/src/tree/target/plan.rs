@@ -3,6 +3,7 @@
 use std::{os::fd::AsFd as _, sync::Arc};
 
 use ketch_protocol::{
+    delta::worthwhile,
     limits::WHOLE_BYTES,
     manifest::{Entry, EntryKind},
     path::EntryPath,
@@ -33,6 +34,8 @@ pub enum Plan {
     /// A look at the stored file of the same length ([`Target::existing`]), and then [`Target::keep`], or
     /// its content if it [may be replaced](Target::may_replace).
     Compare,
+    /// What the stored file of another length lacks of it, by [`Target::rebuild`]; or all of its content.
+    Rebuild,
     /// The rest of its content, by [`Target::partial`].
     Resume {
         /// Bytes that an earlier session recorded as stored; they are checked when they are asked for.
@@ -145,21 +148,28 @@ impl Target {
     }
 
     fn plan_content(&self, entry: &Entry, size: u64, above: &Arc<Directory>) -> Result<Plan, Trouble> {
-        match self.stored(entry, above)? {
-            None => {}
-            Some(stat) if kind(&stat) == FileType::RegularFile && metadata::size(&stat) == size => {
-                return Ok(Plan::Compare);
-            }
-            Some(stat) => self.check_replaceable(entry, &stat)?,
+        let stored = self.stored(entry, above)?;
+        let old_size =
+            stored.filter(|stat| kind(stat) == FileType::RegularFile).map(|stat| metadata::size(&stat));
+        if old_size == Some(size) {
+            return Ok(Plan::Compare);
         }
+        if let Some(stat) = stored {
+            self.check_replaceable(entry, &stat)?;
+        }
+        let fetched = if old_size.is_some_and(|old_size| worthwhile(old_size, size).is_some()) {
+            Plan::Rebuild
+        } else {
+            Plan::Content
+        };
         if size <= WHOLE_BYTES {
-            return Ok(Plan::Content);
+            return Ok(fetched);
         }
         let private = self.0.private(above, entry.path.parent());
         let private =
             private.map_err(|error| write_trouble(&entry.path, "opening the private folder", error))?;
         Ok(match Identity::of(entry).recorded_bytes(&private) {
-            0 => Plan::Content,
+            0 => fetched,
             kept_bytes => Plan::Resume { kept_bytes },
         })
     }
