@@ -141,10 +141,9 @@ mod tests {
 
     fn parse(line: &[&str]) -> args::Sync {
         let line = ["ketch", "sync"].iter().chain(line);
-        match args::Arguments::try_parse_from(line).unwrap().command {
-            args::Command::Sync(sync) => *sync,
-            other => panic!("{other:?}"),
-        }
+        let command = args::Arguments::try_parse_from(line).unwrap().command;
+        let args::Command::Sync(sync) = command else { panic!("another command") };
+        *sync
     }
 
     fn request(command: &args::Sync, book: &Book) -> anyhow::Result<SyncRequest> {

@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    arrivals::{DataStreams, SESSION_STREAMS},
+    arrivals::{DataStream, DataStreams, SESSION_STREAMS},
     data_in::bring,
     event::{Change, Consultation, Event, Progress, Report},
     known_tree::KnownTree,
@@ -139,7 +139,7 @@ pub(super) enum Work {
 enum Wake {
     Input(Input),
     Work(Work),
-    Stream(Stream),
+    Stream(DataStream),
     Nothing,
 }
 
@@ -499,7 +499,9 @@ fn change_of(outcome: &Outcome) -> Option<Change> {
         | Outcome::Content
         | Outcome::ContentAgain
         | Outcome::Digest
-        | Outcome::Parts { .. } => None,
+        | Outcome::Parts { .. }
+        | Outcome::Delta
+        | Outcome::Needs(_) => None,
     }
 }
 

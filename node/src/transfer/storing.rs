@@ -10,7 +10,7 @@ use std::{
 
 use ketch_protocol::{
     chunk::Part,
-    delta::{Grain, Recipe, worthwhile},
+    delta::{Grain, Recipe},
     hash::{ContentHash, Hasher},
     limits::{BLOCK_BYTES, WHOLE_BYTES},
     manifest::{Entry, EntryId},

@@ -217,9 +217,9 @@ mod tests {
 
     fn parse(line: &[&str]) -> Result<Sync, clap::Error> {
         let line = ["ketch", "sync", "a", "b"].iter().chain(line);
-        Arguments::try_parse_from(line).map(|arguments| match arguments.command {
-            Command::Sync(sync) => *sync,
-            other => panic!("{other:?}"),
+        Arguments::try_parse_from(line).map(|arguments| {
+            let Command::Sync(sync) = arguments.command else { panic!("another command") };
+            *sync
         })
     }
 

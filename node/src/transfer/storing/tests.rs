@@ -7,8 +7,8 @@ use ketch_protocol::{
 
 use super::*;
 use crate::{
-    transfer::{planning::Planning, queue::Portion, reading::Reading},
-    tree::{Durability, Found, Options, Source},
+    transfer::{queue::Portion, reading::Reading},
+    tree::{Durability, Found, Handling, Options, Source},
 };
 
 #[test]
@@ -21,12 +21,12 @@ fn what_is_read_compressed_is_stored_as_it_was() {
     let source = Source::open(&[path]).unwrap();
     let Some(Found::Entry(entry)) = source.scan().next() else { panic!("nothing was found") };
     let (id, entry) = (EntryId(0), Arc::new(entry));
-    let options = Options { overwrite: false, durability: Durability::None };
-    let store = Arc::new(Store::new(Target::open(&folder, options).unwrap()));
-    Planning::new(Arc::clone(&store), u64::MAX).plan(id, &[Arc::clone(&entry)]);
+    let options = Options { handling: Handling::receiving(false), durability: Durability::None };
+    let store = Arc::new(Store::new(Target::open(&folder, options).unwrap(), None));
+    store.registry.plan(vec![(id, Awaited::Content(Arc::clone(&entry)))], EntryId(1));
 
     // when it crosses in frames
-    let mut reading = Reading::new(source, Some(Compressor::new().unwrap()));
+    let mut reading = Reading::new(&KnownTree::offered(source), Some(Compressor::new().unwrap()));
     reading.begin(Portion::Files(vec![Wish { id, entry, wanted: Wanted::Content }]));
     let mut storing = Storing::compressed(store).unwrap();
     let (mut crossed, mut outcomes) = (0, Vec::new());

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Seek as _, SeekFrom, Write as _},
+    io::{self, Write as _},
     os::fd::{AsFd as _, OwnedFd},
     sync::Arc,
 };
@@ -79,16 +79,6 @@ impl NewFile {
         self.length = end;
         self.ends_with_hole |= length > 0;
         Ok(())
-    }
-
-    /// Appends `length` zeros that take no space.
-    pub fn skip(&mut self, length: u64) -> Result<(), Trouble> {
-        let skipped = self.file.stream_position().and_then(|position| {
-            let end = position + length;
-            self.file.set_len(end)?;
-            self.file.seek(SeekFrom::Start(end))
-        });
-        skipped.map(|_| ()).map_err(|error| write_trouble(&self.entry.path, "writing", errno(&error)))
     }
 
     /// Another handle on the file, for threads that write and read it in any order.

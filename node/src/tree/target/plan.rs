@@ -32,7 +32,7 @@ pub enum Plan {
     Settled(Fate),
     /// All of its content: by [`Target::create`] up to [`WHOLE_BYTES`], by [`Target::partial`] above.
     Content {
-        /// Whether another version is there, to be read by [`Target::old_version`].
+        /// Whether another version is there, for [`Target::rebuild`].
         old: bool,
     },
     /// A look at the stored file of the same length ([`Target::existing`]), and then [`Target::keep`], or

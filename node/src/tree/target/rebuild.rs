@@ -98,7 +98,8 @@ mod tests {
     use crate::tree::{Durability, Handling, Options};
 
     fn target(folder: &std::path::Path) -> Target {
-        Target::open(folder, Options { handling: Handling::receiving(true), durability: Durability::None }).unwrap()
+        Target::open(folder, Options { handling: Handling::receiving(true), durability: Durability::None })
+            .unwrap()
     }
 
     fn entry(size: u64) -> Entry {
