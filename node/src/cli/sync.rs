@@ -141,10 +141,9 @@ mod tests {
 
     fn parse(line: &[&str]) -> args::Sync {
         let line = ["ketch", "sync"].iter().chain(line);
-        match args::Arguments::try_parse_from(line).unwrap().command {
-            args::Command::Sync(sync) => *sync,
-            other => panic!("{other:?}"),
-        }
+        let parsed = args::Arguments::try_parse_from(line).unwrap().command;
+        let args::Command::Sync(sync) = parsed else { panic!("{parsed:?}") };
+        *sync
     }
 
     fn request(command: &args::Sync, book: &Book) -> anyhow::Result<SyncRequest> {

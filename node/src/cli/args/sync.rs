@@ -217,10 +217,9 @@ mod tests {
 
     fn parse(line: &[&str]) -> Result<Sync, clap::Error> {
         let line = ["ketch", "sync", "a", "b"].iter().chain(line);
-        Arguments::try_parse_from(line).map(|arguments| match arguments.command {
-            Command::Sync(sync) => *sync,
-            other => panic!("{other:?}"),
-        })
+        let command = Arguments::try_parse_from(line)?.command;
+        let Command::Sync(sync) = command else { panic!("{command:?}") };
+        Ok(*sync)
     }
 
     #[test]
