@@ -59,7 +59,7 @@ pub(crate) struct Options {
 /// are written to `out`. Fails at the end if any observation has.
 pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), ToolsError> {
     let plan = Plan::read(&options.plan)?;
-    let bench = bench(options, &plan)?;
+    let mut bench = bench(options, &plan)?;
     bench.place.gain_access()?;
     let (can, obstacles) = sort_out(conditions(&plan), &bench);
     for obstacle in &obstacles {
@@ -82,6 +82,7 @@ fn bench(options: &Options, plan: &Plan) -> Result<Bench, ToolsError> {
     let scratch = &options.scratch;
     Ok(Bench {
         place: Where::new(options.link.as_deref().or(plan.link.as_deref()))?,
+        root: rustix::process::getuid().is_root(),
         scratch: scratch.canonicalize().map_err(io_error("find", scratch))?,
         ketch: options.ketch.clone().unwrap_or(beside),
         bench_factor,
@@ -113,15 +114,18 @@ fn obstacle(condition: &Condition, bench: &Bench) -> Option<String> {
     if tool.adapter().source == adapter::Source::Image && !bench.place.shares_mounts() {
         return Some(format!("left out: {tool}: what it mounts is seen on its own host only"));
     }
+    if target.needs_root() && !bench.root {
+        return Some(format!("missing: all to {target}: mounting it takes root"));
+    }
+    if tool.adapter().changes_user && !bench.root && !bench.place.keeps_user() {
+        return Some(format!("left out: {tool}: its server changes users, which takes root over a link"));
+    }
     let needs = tool.adapter().needs;
     if let Some(missing) = needs.iter().find(|program| !is_there(program, bench)) {
         return Some(format!("missing: {tool}: {missing} is not installed"));
     }
-    if let Some(missing) = target.needs().iter().find(|program| !is_there(program, bench)) {
-        return Some(format!("missing: all to {target}: {missing} is not installed"));
-    }
-    let root = rustix::process::getuid().is_root();
-    (target.needs_root() && !root).then(|| format!("missing: all to {target}: mounting it takes root"))
+    let missing = target.needs().iter().find(|program| !is_there(program, bench))?;
+    Some(format!("missing: all to {target}: {missing} is not installed"))
 }
 
 fn is_there(program: &str, bench: &Bench) -> bool {
@@ -169,4 +173,49 @@ fn verdict(observations: &[Observation]) -> Result<(), ToolsError> {
 
 fn say(out: &mut impl io::Write, line: &str) -> Result<(), ToolsError> {
     writeln!(out, "{line}").map_err(io_error("write to", Path::new("standard output")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        plan::{Scenario, Work},
+        target::FileSystem,
+        *,
+    };
+
+    fn obstacle_of(tool: &str, target: FileSystem, link: Option<&str>, root: bool) -> Option<String> {
+        let bench = Bench {
+            place: Where::new(link).unwrap(),
+            root,
+            scratch: PathBuf::new(),
+            ketch: "/bin/sh".into(),
+            bench_factor: PathBuf::new(),
+            seed: 7,
+            limit: Duration::ZERO,
+        };
+        let tool = Tool::try_from(tool.to_owned()).unwrap();
+        let condition =
+            Condition { work: Work::Source { files: 1 }, scenario: Scenario::Fresh, target, tool };
+        obstacle(&condition, &bench)
+    }
+
+    #[test]
+    fn only_root_mounts_targets_whatever_user_namespace_it_is_in() {
+        let why = "missing: all to tmpfs: mounting it takes root";
+        for link in [None, Some("lan")] {
+            assert_eq!(obstacle_of("ketch-tcp", FileSystem::Tmpfs, link, false).as_deref(), Some(why));
+            assert_eq!(obstacle_of("ketch-tcp", FileSystem::Tmpfs, link, true), None);
+            assert_eq!(obstacle_of("ketch-tcp", FileSystem::Folder, link, false), None);
+        }
+    }
+
+    #[test]
+    fn a_server_that_changes_users_takes_root_over_a_link() {
+        let left_out = |link, root| {
+            let obstacle = obstacle_of("rsync-daemon", FileSystem::Folder, link, root);
+            obstacle.is_some_and(|obstacle| obstacle.starts_with("left out: rsync-daemon: "))
+        };
+        assert!(left_out(Some("lan"), false));
+        assert!(!left_out(Some("lan"), true) && !left_out(None, false));
+    }
 }

@@ -11,14 +11,11 @@ use std::{
 
 /// Whether tests of this kind can run here; if not, they are to be counted as skipped.
 fn lab_is_there() -> bool {
-    let nft =
-        || Command::new("nft").arg("--version").output().map_err(|error| format!("cannot run nft ({error})"));
-    let lab = ketch_lab::Lab::available().map_err(|error| error.to_string());
-    let missing = lab.and_then(|()| nft().map(drop)).err();
-    if let Some(missing) = &missing {
-        let _ = writeln!(std::io::stderr(), "skipped: {missing}");
+    let available = ketch_lab::Lab::routers_available();
+    if let Err(error) = &available {
+        let _ = writeln!(std::io::stderr(), "skipped: {error}");
     }
-    missing.is_none()
+    available.is_ok()
 }
 
 fn link(arguments: &[&str]) -> Output {
@@ -67,6 +64,33 @@ fn hosts_behind_routers_know_each_other_by_their_public_addresses() {
     let output = link(&[&["nat"], &kinds[..], &commands].concat());
     let addresses = "11.11.1.2 11.11.2.2 11.11.3.2 192.168.1.2\n".to_owned();
     assert_eq!((output.status.code(), stdout(&output)), (Some(3), addresses));
+}
+
+#[test]
+fn routers_are_made_with_the_search_path_of_a_plain_user() {
+    if !lab_is_there() {
+        return;
+    }
+    let mut nat = command(&["nat", "--a", "cone", "--b", "public", "--rtt", "20ms", "--run-a", "exit 6"]);
+    // nft is a program for administrators, in a folder that is not in here.
+    let output = nat.env("PATH", "/usr/local/bin:/usr/bin:/bin").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(6), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_stops_a_run_before_it_begins() {
+    if !lab_is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mark, report) = (folder.path().join("mark"), folder.path().join("missing/link.json"));
+    let (script, report) = (format!("touch {}", mark.display()), report.to_string_lossy().into_owned());
+    let path = ["run", "--rtt", "1ms", "--b", "true", "--a", &script, "--report", &report];
+    let output = link(&path);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.starts_with("error: cannot write the report to "), "{errors}");
+    assert!(!mark.exists(), "nothing has run");
 }
 
 #[test]

@@ -4,8 +4,11 @@
 use std::{
     fs,
     io::{self, Write as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// A run of `tools` with one of the shipped plans, or another, and where its results are.
@@ -21,18 +24,16 @@ fn shipped(name: &str) -> PathBuf {
 
 fn tools(plan: &Path, more: &[&str]) -> Run {
     let place = tempfile::tempdir().unwrap();
-    let results = place.path().join("results");
-    let output = Command::new(env!("CARGO_BIN_EXE_bench-factor"))
-        .args(["tools", "--plan"])
-        .arg(plan)
-        .arg("--out")
-        .arg(&results)
-        .arg("--scratch")
-        .arg(place.path())
-        .args(more)
-        .output()
-        .expect("the binary under test runs");
-    Run { output, results, _place: place }
+    let output = command(plan, place.path()).args(more).output().expect("the binary under test runs");
+    Run { output, results: place.path().join("results"), _place: place }
+}
+
+/// A run with everything below `place`.
+fn command(plan: &Path, place: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bench-factor"));
+    command.args(["tools", "--plan"]).arg(plan).arg("--out").arg(place.join("results"));
+    command.arg("--scratch").arg(place);
+    command
 }
 
 fn plan(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -120,6 +121,50 @@ fn both_ends_of_a_tool_run_over_an_emulated_path() {
         rows[0].contains(",verified,") || rows[0].contains("the emulated path was not as asked"),
         "{rows:?}"
     );
+}
+
+#[test]
+fn nothing_runs_or_is_mounted_any_more_when_a_run_is_killed() {
+    if !rustix::process::geteuid().is_root() {
+        writeln!(io::stderr(), "skipped: mounting a target takes root").unwrap();
+        return;
+    }
+    let text = "rounds = 1\nseed = 7\ntargets = ['tmpfs']\ntools = ['ketch-tcp']\n[[work]]\nshape = 'small'\nfiles = 1\n";
+    let (place, plan) = plan(text);
+    // A server that never gets ready, and that has started another one in a session of its own.
+    let ketch = place.path().join("ketch");
+    let wait = "while :; do sleep 0.1; done";
+    fs::write(&ketch, format!("#!/bin/sh\nsetsid sh -c '{wait}' $0 &\ntouch $0.up\n{wait}\n")).unwrap();
+    fs::set_permissions(&ketch, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut run = command(&plan, place.path()).arg("--ketch").arg(&ketch).spawn().unwrap();
+    eventually("the server is up", || place.path().join("ketch.up").exists());
+    assert!(processes_that_name(place.path()).len() >= 3, "the run itself and two servers");
+
+    run.kill().unwrap();
+    run.wait().unwrap();
+
+    eventually("no process is left", || processes_that_name(place.path()).is_empty());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(place.path().to_str().unwrap()), "{mounts}");
+}
+
+/// Waits for what other processes bring about.
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not so in 20 s: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The processes with `place` in their command line.
+fn processes_that_name(place: &Path) -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let names_it = |process: &PathBuf| {
+        let line = fs::read(process.join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(place.to_str().unwrap())
+    };
+    processes.filter(names_it).collect()
 }
 
 #[test]

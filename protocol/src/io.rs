@@ -29,22 +29,25 @@ pub enum StreamKind {
     Control,
     /// Segments of a session.
     Data(SessionId),
+    /// Segments of a session in frames ([`crate::record::compressed`]).
+    Compressed(SessionId),
 }
 
 const CONTROL: u8 = 0;
 const DATA: u8 = 1;
+const COMPRESSED: u8 = 2;
 
 impl StreamKind {
     /// Says what the stream is for; the first thing written to it.
     pub async fn write(self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-        match self {
-            Self::Control => stream.write_all(&[CONTROL]).await,
-            Self::Data(session) => {
-                let mut header = [DATA; 17];
-                header[1..].copy_from_slice(&session.0);
-                stream.write_all(&header).await
-            }
-        }
+        let (kind, session) = match self {
+            Self::Control => return stream.write_all(&[CONTROL]).await,
+            Self::Data(session) => (DATA, session),
+            Self::Compressed(session) => (COMPRESSED, session),
+        };
+        let mut header = [kind; 17];
+        header[1..].copy_from_slice(&session.0);
+        stream.write_all(&header).await
     }
 
     /// Reads what the stream is for.
@@ -53,10 +56,11 @@ impl StreamKind {
         stream.read_exact(&mut kind).await?;
         match kind[0] {
             CONTROL => Ok(Self::Control),
-            DATA => {
+            kind @ (DATA | COMPRESSED) => {
                 let mut session = [0; 16];
                 stream.read_exact(&mut session).await?;
-                Ok(Self::Data(SessionId(session)))
+                let session = SessionId(session);
+                Ok(if kind == DATA { Self::Data(session) } else { Self::Compressed(session) })
             }
             other => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, format!("unknown kind of stream {other}")))
@@ -197,7 +201,8 @@ mod tests {
 
     #[test]
     fn a_stream_says_what_it_is_for() {
-        for kind in [StreamKind::Control, StreamKind::Data(SessionId([7; 16]))] {
+        let session = SessionId([7; 16]);
+        for kind in [StreamKind::Control, StreamKind::Data(session), StreamKind::Compressed(session)] {
             let mut bytes = Vec::new();
             block_on(kind.write(&mut bytes)).unwrap();
             assert_eq!(block_on(StreamKind::read(&mut Cursor::new(bytes))).unwrap(), kind);

@@ -3,6 +3,8 @@
 //! Nothing here runs, waits, opens a file or reads a clock. Callers hand in bytes, values and the time, and
 //! carry out what is handed back. `docs/wire-format.md` is the normative description of the bytes.
 
+pub mod chunk;
+pub mod delta;
 pub mod difference;
 pub mod hash;
 pub mod io;

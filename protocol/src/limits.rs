@@ -98,6 +98,28 @@ pub const RANGE_BYTES: u64 = 1024 * 1024;
 /// arrived of it is kept when the session is cut.
 pub const WHOLE_BYTES: u64 = 8 * 1024 * 1024;
 
+/// A group of chunks ends at none before this many, so that a list of groups is always much shorter than one
+/// of chunks, also where one chunk is repeated.
+pub const GROUP_CHUNKS_LEAST: usize = 8;
+
+/// Most chunks in a group: 10 KiB to list the chunks of one that differs. One chunk in 64 ends a group, so few
+/// reach it.
+pub const GROUP_CHUNKS: usize = 512;
+
+/// A file of at most this many chunks is described by them at once, in 5 KiB; one of more by its groups, and
+/// that costs a flight more.
+pub const RECIPE_CHUNKS: usize = 256;
+
+/// Most groups in one recipe: those of a file of 2^20 chunks in the worst case, some 3 MB.
+pub const RECIPE_GROUPS: usize = 131_072;
+
+/// How often a receiver may want each byte of an open file in lists and pieces, on average over the file: once
+/// in each, and again when something was damaged.
+pub const PIECES_PER_BYTE: u64 = 3;
+
+/// Largest window of a compressed data stream, as a power of two: 1 MiB, which its reader keeps.
+pub const FRAME_WINDOW_BITS: u32 = 20;
+
 /// Most data streams of one session on one connection.
 pub const DATA_STREAMS: u32 = 16;
 

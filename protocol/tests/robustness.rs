@@ -8,8 +8,9 @@ use ketch_protocol::{
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
         Ask, Batch, Claim, Compression, Consent, Counts, Durability, Equality, Expand, Frames, Hashes, List,
-        Message, MessageError, Nodes, Offer, Parts, Place, Policy, Propose, Refuse, Removal, RemovalLimit,
-        Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
+        Message, MessageError, Nodes, Offer, Parts, Pieces, Place, Policy, Propose, Refuse, Removal,
+        RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals,
+        Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -71,6 +72,10 @@ fn few_runs() -> impl Strategy<Value = Vec<Run>> {
 
 fn parts() -> impl Strategy<Value = Parts> {
     (number(), runs(), runs()).prop_map(|(id, content, digest)| Parts { id: EntryId(id), content, digest })
+}
+
+fn pieces() -> impl Strategy<Value = Vec<Pieces>> {
+    vec((number(), runs()).prop_map(|(id, bytes)| Pieces { id: EntryId(id), bytes }), 0..3)
 }
 
 fn settled() -> impl Strategy<Value = Settled> {
@@ -249,8 +254,11 @@ fn message() -> impl Strategy<Value = Message> {
         .prop_map(|(reason, path, detail)| Refuse { reason, path, detail });
     let offer = proptest::option::of(totals())
         .prop_map(|estimate| Message::Offer(Offer { version: VERSION, estimate }));
-    let want = (few_runs(), few_runs(), vec(parts(), 0..3))
-        .prop_map(|(content, digest, parts)| Message::Want(Want { content, digest, parts }));
+    let want = (few_runs(), few_runs(), vec(parts(), 0..3), few_runs(), pieces(), pieces()).prop_map(
+        |(content, digest, parts, delta, lists, pieces)| {
+            Message::Want(Want { content, digest, parts, delta, lists, pieces })
+        },
+    );
     // What ends a session is rare, so that most of a sequence is heard.
     prop_oneof![
         1 => ask().prop_map(Message::Ask),
@@ -457,7 +465,7 @@ proptest! {
     }
 
     #[test]
-    fn a_segment_decoder_keeps_no_more_than_one_field(bytes in vec(any::<u8>(), 0..3_000), tag in 0u8..3) {
+    fn a_segment_decoder_keeps_no_more_than_one_field(bytes in vec(any::<u8>(), 0..3_000), tag in 0u8..7) {
         let bytes = [&[tag, 0, 0, 200, 1][..], &bytes].concat();
         let mut decoder = segment::Decoder::default();
         let most = most_kept(&bytes, |input| decoder.next_item(input).ok().map(|item| item.is_some()));

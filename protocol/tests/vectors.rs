@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use ketch_protocol::{
+    chunk::{Name, Part},
+    delta::Grain,
     difference::RangeHash,
     hash::{ContentHash, Hasher},
     io::StreamKind,
@@ -12,8 +14,8 @@ use ketch_protocol::{
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
         Ask, Batch, Claim, Compression, Consent, Counts, Durability, Expand, Frames, Hashes, List, Message,
-        Nodes, Offer, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules, Run, Secret,
-        Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
+        Nodes, Offer, Pieces, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules, Run,
+        Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -32,6 +34,7 @@ const DOCUMENT: &str = include_str!("../../docs/wire-format.md");
 const FROM_RECEIVER: &str = include_str!("../../fixtures/wire/control-from-receiver.hex");
 const FROM_SENDER: &str = include_str!("../../fixtures/wire/control-from-sender.hex");
 const DATA: &str = include_str!("../../fixtures/wire/data.hex");
+const DELTA: &str = include_str!("../../fixtures/wire/delta.hex");
 const OTHERS: &str = include_str!("../../fixtures/wire/other-messages.hex");
 const BARE: &str = include_str!("../../fixtures/wire/bare.hex");
 
@@ -106,7 +109,7 @@ fn said_by_receiver() -> Vec<Message> {
     vec![
         Message::Ask(the_ask()),
         Message::Accept,
-        Message::Want(Want { content: run(1, 2), digest: run(4, 1), parts: Vec::new() }),
+        Message::Want(Want { content: run(1, 2), digest: run(4, 1), ..Want::default() }),
         Message::Settled(Settled {
             // In the order in which they were: 0 and 3 when planned, then 1.
             created: [0, 3, 1].map(|first| Run { first, count: 1 }).to_vec(),
@@ -129,8 +132,15 @@ fn said_by_sender() -> Vec<Message> {
 
 /// Messages that the example has no use for.
 fn others() -> Vec<Message> {
+    let pieces = |first, count| vec![Pieces { id: EntryId(4), bytes: run(first, count) }];
     vec![
         Message::KeepAlive,
+        Message::Want(Want { delta: run(4, 1), ..Want::default() }),
+        Message::Want(Want {
+            lists: pieces(40_000, 30_000),
+            pieces: pieces(65_000, 5_000),
+            ..Want::default()
+        }),
         Message::Refuse(Refuse {
             reason: Reason::NoSpace,
             path: Some(path("d/a")),
@@ -226,6 +236,26 @@ fn data() -> Vec<u8> {
     out
 }
 
+/// A file of 70,000 bytes that was made from an old version and a piece of 5,000, most of them a hole.
+fn delta() -> Vec<u8> {
+    let part = |length, first| Part { length, name: Name(ascending(first)) };
+    let mut out = kind(StreamKind::Data(the_ask().session));
+    segment::put_recipe(&mut out, EntryId(4), Grain::Groups);
+    segment::put_part(&mut out, part(40_000, 0x20));
+    segment::put_part(&mut out, part(30_000, 0x40));
+    segment::put_end(&mut out, hash(b"all of it"));
+    segment::put_list(&mut out, EntryId(4), Run { first: 40_000, count: 30_000 });
+    segment::put_part(&mut out, part(25_000, 0x60));
+    segment::put_part(&mut out, part(5_000, 0x80));
+    segment::put_list_end(&mut out);
+    segment::put_piece(&mut out, EntryId(4), Run { first: 65_000, count: 5_000 });
+    segment::put_hole(&mut out, 4_996);
+    segment::put_block_length(&mut out, 4);
+    out.extend(b"tail");
+    segment::put_end(&mut out, hash(&[&[0; 4_996][..], b"tail"].concat()));
+    out
+}
+
 fn bare_records() -> Vec<u8> {
     let mut out = Vec::new();
     for (name, content) in [("d/a", &b"hello"[..]), ("empty", b"")] {
@@ -241,6 +271,7 @@ fn the_fixtures_are_what_the_crate_writes() {
         ("control-from-receiver", FROM_RECEIVER, control_from_receiver()),
         ("control-from-sender", FROM_SENDER, frames(&said_by_sender())),
         ("data", DATA, data()),
+        ("delta", DELTA, delta()),
         ("other-messages", OTHERS, frames(&others())),
         ("bare", BARE, bare_records()),
     ];
@@ -281,6 +312,33 @@ fn the_data_stream_decodes_to_its_segments() {
         Item::Data(b"half"),
         Item::Aborted { cause: Cause::Changed, detail },
         Item::Digest { id: EntryId(4), span: Span::whole(4), hash: hash(b"same") },
+    ];
+    for item in expected {
+        assert_eq!(decoder.next_item(&mut input), Ok(Some(item)));
+    }
+    assert_eq!((input.len(), decoder.finish()), (0, Ok(())));
+}
+
+#[test]
+fn the_delta_decodes_to_its_segments() {
+    use segment::Item;
+    let bytes = bytes_of(DELTA);
+    let mut input = &bytes[17..];
+    let mut decoder = segment::Decoder::default();
+    let part = |length, first| Item::Part(Part { length, name: Name(ascending(first)) });
+    let expected = [
+        Item::Recipe { id: EntryId(4), grain: Grain::Groups },
+        part(40_000, 0x20),
+        part(30_000, 0x40),
+        Item::End(hash(b"all of it")),
+        Item::List { id: EntryId(4), bytes: Run { first: 40_000, count: 30_000 } },
+        part(25_000, 0x60),
+        part(5_000, 0x80),
+        Item::ListEnd,
+        Item::Piece { id: EntryId(4), bytes: Run { first: 65_000, count: 5_000 } },
+        Item::Hole(4_996),
+        Item::Data(b"tail"),
+        Item::End(hash(&[&[0; 4_996][..], b"tail"].concat())),
     ];
     for item in expected {
         assert_eq!(decoder.next_item(&mut input), Ok(Some(item)));
@@ -386,7 +444,7 @@ fn a_receiver_says_its_side_of_the_example() {
 
 #[test]
 fn the_document_shows_the_fixtures() {
-    for fixture in [FROM_RECEIVER, FROM_SENDER, DATA, OTHERS, BARE] {
+    for fixture in [FROM_RECEIVER, FROM_SENDER, DATA, DELTA, OTHERS, BARE] {
         assert!(DOCUMENT.contains(fixture), "docs/wire-format.md lacks this:\n{fixture}");
     }
 }
@@ -431,6 +489,12 @@ fn the_document_names_every_limit_with_its_value() {
         ("BLOCK_BYTES", limits::BLOCK_BYTES as u64),
         ("RANGE_BYTES", limits::RANGE_BYTES),
         ("WHOLE_BYTES", limits::WHOLE_BYTES),
+        ("GROUP_CHUNKS_LEAST", limits::GROUP_CHUNKS_LEAST as u64),
+        ("GROUP_CHUNKS", limits::GROUP_CHUNKS as u64),
+        ("RECIPE_CHUNKS", limits::RECIPE_CHUNKS as u64),
+        ("RECIPE_GROUPS", limits::RECIPE_GROUPS as u64),
+        ("PIECES_PER_BYTE", limits::PIECES_PER_BYTE),
+        ("FRAME_WINDOW_BITS", u64::from(limits::FRAME_WINDOW_BITS)),
         ("DATA_STREAMS", u64::from(limits::DATA_STREAMS)),
         ("FILE_STREAMS", limits::FILE_STREAMS as u64),
         ("HELLO_TIMEOUT_S", limits::HELLO_TIMEOUT_S),
@@ -498,6 +562,7 @@ fn print_the_fixtures() {
         ("control-from-receiver", control_from_receiver()),
         ("control-from-sender", frames(&said_by_sender())),
         ("data", data()),
+        ("delta", delta()),
         ("other-messages", frames(&others())),
         ("bare", bare_records()),
     ] {

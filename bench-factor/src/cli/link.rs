@@ -1,7 +1,7 @@
 //! `link`: runs commands on two hosts that an emulated path joins, and measures that path itself.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, Write as _},
     path::PathBuf,
     process::{Command, ExitCode, ExitStatus},
@@ -137,6 +137,9 @@ impl<T: FromStr<Err = UnitError> + Copy> FromStr for BothWays<T> {
 
 pub(super) fn run(link: Link, out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
     ketch_lab::gain_access()?;
+    if let Some(emulation) = link.emulation() {
+        emulation.try_report()?;
+    }
     match link {
         Link::Run { emulation, a, b } => {
             let path = emulation.path()?;
@@ -155,6 +158,18 @@ pub(super) fn run(link: Link, out: &mut impl io::Write) -> anyhow::Result<ExitCo
             emulation.write_report(&probe)?;
             print_probe(&probe, out)?;
             Ok(if probe.as_asked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+impl Link {
+    fn emulation(&self) -> Option<&Emulation> {
+        match self {
+            Self::Run { emulation, .. }
+            | Self::Shell { emulation, .. }
+            | Self::Nat { emulation, .. }
+            | Self::Probe { emulation } => Some(emulation),
+            Self::Validate => None,
         }
     }
 }
@@ -193,6 +208,13 @@ impl Emulation {
         let [a_to_b, b_to_a] =
             [self.rate.a_to_b, self.rate.b_to_a].map(|rate| Profile::even(rate, rtt_ns, Queue::Bdp(1.0)));
         Profile { b_to_a: b_to_a.b_to_a, ..a_to_b }
+    }
+
+    /// Fails if the report could not be written, before a run that would be in vain.
+    fn try_report(&self) -> anyhow::Result<()> {
+        let Some(file) = &self.report else { return Ok(()) };
+        let opened = File::options().create(true).append(true).open(file);
+        opened.map(drop).with_context(|| format!("cannot write the report to {}", file.display()))
     }
 
     fn write_report(&self, report: &impl Serialize) -> anyhow::Result<()> {
@@ -296,11 +318,10 @@ fn print_probe(probe: &ProbeReport, out: &mut impl io::Write) -> io::Result<()> 
 }
 
 fn print_direction(name: &str, probe: &DirectionProbe, out: &mut impl io::Write) -> io::Result<()> {
-    let (p50_ms, p99_ms) = (probe.delay_error_p50_ms, probe.delay_error_p99_ms);
-    writeln!(
-        out,
-        "{name}: delay error: {p50_ms:.3} ms at the median, {p99_ms:.3} ms at the 99th percentile"
-    )?;
+    if let (Some(p50_ms), Some(p99_ms)) = (probe.delay_error_p50_ms, probe.delay_error_p99_ms) {
+        let percentile = format!("{p99_ms:.3} ms at the 99th percentile");
+        writeln!(out, "{name}: delay error: {p50_ms:.3} ms at the median, {percentile}")?;
+    }
     writeln!(out, "{name}: rate: {:.2} Mbit/s, {:.2} asked", probe.rate_mbit, probe.asked_rate_mbit)?;
     let (lost, asked) = (probe.lost_packets, probe.asked_lost_packets);
     writeln!(out, "{name}: lost: {lost} of {} packets, {asked:.1} expected", probe.packets)?;

@@ -42,6 +42,8 @@ pub(crate) struct Adapter {
     /// What survives a power cut when it exits.
     pub(crate) durability: Durability,
     pub(crate) source: Source,
+    /// Whether its server changes users or groups when it is root, which the root of a user namespace may not.
+    pub(crate) changes_user: bool,
     /// The only file system it can copy to, if there is one.
     pub(crate) only_on: Option<FileSystem>,
     /// Whether it can copy to where its own earlier copy is.
@@ -159,6 +161,7 @@ const PLAIN: Adapter = Adapter {
     delta: Delta::Nothing,
     durability: Durability::None,
     source: Source::Folder,
+    changes_user: false,
     only_on: None,
     repeats: true,
     deletes: false,
@@ -174,10 +177,15 @@ const KETCH_SYNC: Adapter = Adapter { delta: Delta::Parts, deletes: true, ..KETC
 
 const RSYNC: Adapter = Adapter { needs: &["rsync"], delta: Delta::Parts, deletes: true, ..PLAIN };
 
-const RSYNC_SSH: Adapter =
-    Adapter { needs: &["rsync", "sshd", "ssh", "ssh-keygen"], server: Some(ssh::serve), ..RSYNC };
+const RSYNC_SSH: Adapter = Adapter {
+    needs: &["rsync", "sshd", "ssh", "ssh-keygen"],
+    changes_user: true,
+    server: Some(ssh::serve),
+    ..RSYNC
+};
 
-const SFTP: Adapter = Adapter { needs: &["sftp", "sshd", "ssh-keygen"], server: Some(ssh::serve), ..PLAIN };
+const SFTP: Adapter =
+    Adapter { needs: &["sftp", "sshd", "ssh-keygen"], changes_user: true, server: Some(ssh::serve), ..PLAIN };
 
 const FFSYNC: Adapter = Adapter {
     needs: &["ffsync"],
@@ -257,6 +265,7 @@ static TABLE: &[Adapter] = &[
     Adapter {
         name: "rsync-daemon",
         encrypted: false,
+        changes_user: true,
         server: Some(rsync::daemon),
         commands: |setup, _| rsync::from_daemon(setup, &[]),
         ..RSYNC
@@ -295,6 +304,7 @@ static TABLE: &[Adapter] = &[
     Adapter {
         name: "tar-ssh",
         needs: &["tar", "sshd", "ssh", "ssh-keygen"],
+        changes_user: true,
         server: Some(ssh::serve),
         commands: |setup, _| tar::over_ssh(setup),
         ..PLAIN

@@ -20,16 +20,25 @@ pub(crate) const SERVER: Side = Side::A;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Where {
     /// Both ends on this host, joined by `lo`.
-    Loopback,
+    Loopback(Keeping),
     /// Each end on a host of its own, joined by a path with this profile.
     Link(String, Box<Profile>),
+}
+
+/// What becomes of processes and mounts on this host when this program is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// They are gone, as this program is root and holds them.
+    Held,
+    /// They stay.
+    Loose,
 }
 
 /// What joins the ends of one session.
 #[derive(Debug)]
 pub(crate) enum Route {
     /// `lo`, and what had crossed it before.
-    Loopback(u64),
+    Loopback(Keeping, u64),
     /// A path that was made for this session.
     Link(Box<ketch_lab::Path>),
 }
@@ -37,31 +46,44 @@ pub(crate) enum Route {
 /// A process of either end.
 #[derive(Debug)]
 pub(crate) enum Held {
-    /// It runs on this host and leads a process group.
-    Here(Child),
-    /// It runs on a host of the lab; this process guards it and leads its group.
-    There(Running),
+    /// It leads a process group.
+    Loose(Child),
+    /// This process guards it and leads its group.
+    Guarded(Running),
 }
 
 impl Where {
     /// Where a plan that names `link`, or does not, runs.
     pub(crate) fn new(link: Option<&str>) -> Result<Self, ToolsError> {
-        let Some(name) = link else { return Ok(Self::Loopback) };
+        let Some(name) = link else { return Ok(Self::Loopback(Keeping::Loose)) };
         Ok(Self::Link(name.to_owned(), Box::new(Profile::named(name)?)))
     }
 
-    /// Makes this process, while it has one thread, what it has to be to join ends here.
-    pub(crate) fn gain_access(&self) -> Result<(), ToolsError> {
+    /// Makes this process, while it has one thread, what it has to be to join ends here, and the owner of what it
+    /// mounts and starts where it may.
+    pub(crate) fn gain_access(&mut self) -> Result<(), ToolsError> {
+        if let Self::Link(..) = self {
+            ketch_lab::gain_access()?;
+        }
+        let owned = ketch_lab::own_mounts().is_ok();
+        if let (Self::Loopback(keeping), true) = (self, owned) {
+            *keeping = Keeping::Held;
+        }
+        Ok(())
+    }
+
+    /// Whether commands run as whoever started this program, and not as the root of a user namespace.
+    pub(crate) fn keeps_user(&self) -> bool {
         match self {
-            Self::Loopback => Ok(()),
-            Self::Link(..) => Ok(ketch_lab::gain_access()?),
+            Self::Loopback(_) => true,
+            Self::Link(..) => false,
         }
     }
 
     /// Whether what a command mounts can be seen from here.
     pub(crate) fn shares_mounts(&self) -> bool {
         match self {
-            Self::Loopback => true,
+            Self::Loopback(_) => true,
             Self::Link(..) => false,
         }
     }
@@ -69,7 +91,7 @@ impl Where {
     /// Joins the ends for one session.
     pub(crate) fn join(&self) -> Result<Route, ToolsError> {
         match self {
-            Self::Loopback => Ok(Route::Loopback(sent_bytes("lo")?)),
+            Self::Loopback(keeping) => Ok(Route::Loopback(*keeping, sent_bytes("lo")?)),
             Self::Link(_, profile) => Ok(Route::Link(Box::new(Lab::path(Profile::clone(profile))?))),
         }
     }
@@ -79,7 +101,7 @@ impl Route {
     /// The address of a side, as the other one dials it.
     pub(crate) fn address(&self, side: Side) -> IpAddr {
         match self {
-            Self::Loopback(_) => Ipv4Addr::LOCALHOST.into(),
+            Self::Loopback(..) => Ipv4Addr::LOCALHOST.into(),
             Self::Link(path) => path.address(side),
         }
     }
@@ -87,12 +109,13 @@ impl Route {
     /// Starts `command` on a side.
     pub(crate) fn start(&self, side: Side, mut command: Command) -> Result<Held, ToolsError> {
         match self {
-            Self::Loopback(_) => {
+            Self::Loopback(Keeping::Held, _) => Ok(Held::Guarded(Running::here(command)?)),
+            Self::Loopback(Keeping::Loose, _) => {
                 let program = command.get_program().to_string_lossy().into_owned();
                 let child = command.process_group(0).spawn();
-                Ok(Held::Here(child.map_err(|source| ToolsError::Start { program, source })?))
+                Ok(Held::Loose(child.map_err(|source| ToolsError::Start { program, source })?))
             }
-            Self::Link(path) => Ok(Held::There(path.spawn(side, command)?)),
+            Self::Link(path) => Ok(Held::Guarded(path.spawn(side, command)?)),
         }
     }
 
@@ -100,7 +123,7 @@ impl Route {
     /// was not what it was asked to be is an error.
     pub(crate) fn part(self) -> Result<u64, ToolsError> {
         match self {
-            Self::Loopback(before) => Ok(sent_bytes("lo")? - before),
+            Self::Loopback(_, before) => Ok(sent_bytes("lo")? - before),
             Self::Link(path) => wire_bytes(&path.finish()?),
         }
     }
@@ -110,16 +133,16 @@ impl Held {
     /// The process that stands for it.
     pub(crate) fn id(&self) -> u32 {
         match self {
-            Self::Here(child) => child.id(),
-            Self::There(running) => running.id(),
+            Self::Loose(child) => child.id(),
+            Self::Guarded(running) => running.id(),
         }
     }
 
     /// Waits for its end.
     pub(crate) fn wait(&mut self) -> io::Result<std::process::ExitStatus> {
         match self {
-            Self::Here(child) => child.wait(),
-            Self::There(running) => running.child().wait(),
+            Self::Loose(child) => child.wait(),
+            Self::Guarded(running) => running.child().wait(),
         }
     }
 }
@@ -127,7 +150,7 @@ impl Held {
 impl fmt::Display for Where {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Loopback => "loopback",
+            Self::Loopback(_) => "loopback",
             Self::Link(name, _) => name,
         })
     }
@@ -166,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_link_that_no_profile_names_is_refused() {
-        assert_eq!(Where::new(None).unwrap(), Where::Loopback);
+        assert_eq!(Where::new(None).unwrap(), Where::Loopback(Keeping::Loose));
         assert_eq!(Where::new(Some("lan")).unwrap().to_string(), "lan");
         assert!(Where::new(Some("moon")).unwrap_err().to_string().contains("moon"));
     }

@@ -261,7 +261,7 @@ fn children_cpu_s() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::place::Keeping, *};
 
     const LIMIT: Duration = Duration::from_secs(20);
 
@@ -274,7 +274,8 @@ mod tests {
     fn start(scripts: &[&str]) -> (tempfile::TempDir, End) {
         let place = tempfile::tempdir().unwrap();
         let commands = scripts.iter().map(|script| shell(script)).collect();
-        let end = End::start(&Route::Loopback(0), Side::A, commands, &place.path().join("log"));
+        let end =
+            End::start(&Route::Loopback(Keeping::Loose, 0), Side::A, commands, &place.path().join("log"));
         (place, end.unwrap())
     }
 

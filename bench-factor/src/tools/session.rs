@@ -38,6 +38,8 @@ const TARGET_ONLY: &str = "target-only*";
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) place: Where,
+    /// Whether the user is root, and not only that of a user namespace.
+    pub(crate) root: bool,
     /// Everything that is made goes below this folder.
     pub(crate) scratch: PathBuf,
     pub(crate) ketch: PathBuf,

@@ -38,7 +38,7 @@ const WAITING_STREAMS: usize = 16;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Router(Arc<Mutex<Routes>>);
 
-type Routes = HashMap<(PeerId, SessionId), mpsc::Sender<Stream>>;
+type Routes = HashMap<(PeerId, SessionId), mpsc::Sender<DataStream>>;
 
 impl Router {
     /// Takes the data streams of a session from now on; `None` where one of this name runs already.
@@ -53,7 +53,7 @@ impl Router {
         Some(DataStreams { router: self.clone(), route, streams })
     }
 
-    async fn deliver(&self, peer: PeerId, session: SessionId, stream: Stream) {
+    async fn deliver(&self, peer: PeerId, session: SessionId, stream: DataStream) {
         let route = lock(&self.0).get(&(peer, session)).cloned();
         if let Some(deliver) = route {
             // A session that ended meanwhile has no use for it.
@@ -62,17 +62,25 @@ impl Router {
     }
 }
 
+/// A data stream that said what it is.
+#[derive(Debug)]
+pub(super) struct DataStream {
+    pub(super) stream: Stream,
+    /// Whether it carries frames that are to be unpacked.
+    pub(super) compressed: bool,
+}
+
 /// The data streams of one session. Once this is dropped those that come are reset.
 #[derive(Debug)]
 pub(super) struct DataStreams {
     router: Router,
     route: (PeerId, SessionId),
-    streams: mpsc::Receiver<Stream>,
+    streams: mpsc::Receiver<DataStream>,
 }
 
 impl DataStreams {
     /// The next one. Dropped while it waits, it loses none.
-    pub(super) async fn next(&mut self) -> Stream {
+    pub(super) async fn next(&mut self) -> DataStream {
         match self.streams.recv().await {
             Some(stream) => stream,
             // The router keeps the other end until this is dropped.
@@ -135,6 +143,12 @@ impl<'a> Arrivals<'a> {
             match timeout(limit, StreamKind::read(&mut stream)).await {
                 Ok(Ok(StreamKind::Control)) => Some((connection, stream)),
                 Ok(Ok(StreamKind::Data(session))) => {
+                    let stream = DataStream { stream, compressed: false };
+                    router.deliver(connection.peer(), session, stream).await;
+                    None
+                }
+                Ok(Ok(StreamKind::Compressed(session))) => {
+                    let stream = DataStream { stream, compressed: true };
                     router.deliver(connection.peer(), session, stream).await;
                     None
                 }

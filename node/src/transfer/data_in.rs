@@ -7,16 +7,23 @@ use ketch_protocol::{io::pump_in, limits::BLOCK_BYTES};
 use tokio::sync::mpsc;
 
 use super::{
+    arrivals::DataStream,
     blocking, lock,
     pulse::Broken,
     receiving::Work,
     storing::{Store, Storing},
 };
-use crate::swarm::Stream;
 
 /// Stores what a data stream of the session brings.
-pub(super) async fn bring(mut stream: Stream, store: Arc<Store>, report: mpsc::Sender<Work>) {
-    let storing = Arc::new(Mutex::new(Storing::new(store)));
+pub(super) async fn bring(brought: DataStream, store: Arc<Store>, report: mpsc::Sender<Work>) {
+    let DataStream { mut stream, compressed } = brought;
+    let storing = if compressed { Storing::compressed(store) } else { Ok(Storing::new(store)) };
+    let storing = match storing {
+        Ok(storing) => Arc::new(Mutex::new(storing)),
+        Err(error) => {
+            return drop(report.send(Work::Broken(format!("a stream can't be decompressed: {error}"))).await);
+        }
+    };
     let pumped = pump_in(&mut stream, BLOCK_BYTES, |block| take(Arc::clone(&storing), block, &report)).await;
     let ended = pumped.and_then(|()| lock(&storing).finish().map_err(|error| Broken(error.to_string())));
     match ended {

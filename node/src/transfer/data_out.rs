@@ -1,14 +1,18 @@
 //! A data stream of the sender: its async half, which moves blocks from where they are read.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use ketch_protocol::{
     io::{StreamKind, pump_out},
     message::SessionId,
+    record::compressed::Compressor,
 };
 
 use super::{
@@ -16,7 +20,7 @@ use super::{
     known_tree::KnownTree,
     lock,
     pulse::Broken,
-    queue::{Piece, Queue},
+    queue::{Portion, Queue},
     reading::Reading,
 };
 use crate::swarm::{Connection, Stream, TransportKind};
@@ -45,25 +49,27 @@ pub(super) struct DataOut {
     pub(super) queue: Arc<Queue>,
     pub(super) tree: KnownTree,
     pub(super) moved: Arc<Moved>,
+    /// Whether what crosses is compressed where that pays.
+    pub(super) compress: bool,
 }
 
 impl DataOut {
-    /// Sends pieces back to back on one stream until the session ends.
+    /// Sends portions back to back on one stream until the session ends.
     pub(super) async fn bundle(self) -> Result<(), Broken> {
-        let Some(piece) = self.queue.next(usize::MAX).await else { return Ok(()) };
+        let Some(portion) = self.queue.next(usize::MAX).await else { return Ok(()) };
         let mut stream = self.open().await?;
-        let reading = self.reading(piece);
-        pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::Piece)).await?;
+        let reading = self.reading(portion)?;
+        pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::Portion)).await?;
         end(stream).await
     }
 
     /// Sends each file, or span of a large one, on a stream of its own.
     pub(super) async fn files(self) -> Result<(), Broken> {
-        while let Some(piece) = self.queue.next(1).await {
-            // Each piece of a block or more costs its stream two blocks of memory on either side.
-            let _place = if piece.is_large() { self.queue.large_place().await } else { None };
+        while let Some(portion) = self.queue.next(1).await {
+            // Each portion of a block or more costs its stream two blocks of memory on either side.
+            let _place = if portion.is_large() { self.queue.large_place().await } else { None };
             let mut stream = self.open().await?;
-            let reading = self.reading(piece);
+            let reading = self.reading(portion)?;
             pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::End)).await?;
             end(stream).await?;
         }
@@ -72,14 +78,17 @@ impl DataOut {
 
     async fn open(&self) -> Result<Stream, Broken> {
         let mut stream = self.connection.open_stream().await.map_err(|error| Broken(error.to_string()))?;
-        StreamKind::Data(self.session).write(&mut stream).await?;
+        let kind =
+            if self.compress { StreamKind::Compressed(self.session) } else { StreamKind::Data(self.session) };
+        kind.write(&mut stream).await?;
         Ok(stream)
     }
 
-    fn reading(&self, piece: Piece) -> Arc<Mutex<Reading>> {
-        let mut reading = Reading::new(&self.tree);
-        reading.begin(piece);
-        Arc::new(Mutex::new(reading))
+    fn reading(&self, portion: Portion) -> io::Result<Arc<Mutex<Reading>>> {
+        let compressor = self.compress.then(Compressor::new).transpose()?;
+        let mut reading = Reading::new(&self.tree, compressor);
+        reading.begin(portion);
+        Ok(Arc::new(Mutex::new(reading)))
     }
 
     /// Fills the next block; `None` when there is nothing more to send on this stream.
@@ -94,8 +103,8 @@ impl DataOut {
             if lock(&reading).is_idle() {
                 match next {
                     Next::End => return Ok(None),
-                    Next::Piece => match self.queue.next(usize::MAX).await {
-                        Some(piece) => lock(&reading).begin(piece),
+                    Next::Portion => match self.queue.next(usize::MAX).await {
+                        Some(portion) => lock(&reading).begin(portion),
                         None => return Ok(None),
                     },
                 }
@@ -107,6 +116,7 @@ impl DataOut {
                 (block, read)
             })
             .await;
+            let read = read?;
             self.moved.content.fetch_add(read.content, Ordering::Relaxed);
             self.moved.digest.fetch_add(read.digest, Ordering::Relaxed);
         }
@@ -124,9 +134,9 @@ async fn end(mut stream: Stream) -> Result<(), Broken> {
     }
 }
 
-/// What follows a piece on its stream.
+/// What follows a portion on its stream.
 #[derive(Debug, Clone, Copy)]
 enum Next {
-    Piece,
+    Portion,
     End,
 }

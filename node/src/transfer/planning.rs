@@ -16,6 +16,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     beside::{Beside, approve},
+    rebuilding::Job,
     receiving::Work,
     registry::{self, Awaited, Incoming},
     storing::{EndCause, Store, Stored, await_content},
@@ -76,6 +77,7 @@ pub(super) fn plan_all(task: Task, mut orders: mpsc::UnboundedReceiver<Order>, r
         own_entries: comparison.own_entries,
         waiting: Vec::new(),
         approved: None,
+        rebuilds: Vec::new(),
     };
     while let Some(order) = next {
         if planning.follow(order, report).is_none() {
@@ -131,6 +133,8 @@ struct Planning<I: Iterator> {
     /// What can be planned only after others.
     waiting: Vec<(EntryId, Arc<Entry>, Waits)>,
     approved: Option<Approved>,
+    /// Files of the batch at hand that are made from their old versions.
+    rebuilds: Vec<(EntryId, Arc<Entry>)>,
 }
 
 /// What an entry waits for.
@@ -185,8 +189,17 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
             }
         }
         self.task.store.registry.plan(awaited, EntryId(first.0 + entries.len() as u64));
+        self.begin_rebuilds();
         stored.waiting = self.waiting.len() - waited;
         stored
+    }
+
+    /// Hands in what is made from old versions. Only now may anything be awaited of these files that the plan
+    /// of their batch does not know.
+    fn begin_rebuilds(&mut self) {
+        for (id, entry) in self.rebuilds.drain(..) {
+            self.task.store.rebuilds.hand_in(Job::Begin(id, entry));
+        }
     }
 
     fn plan_entry(
@@ -202,7 +215,12 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         let target = &self.task.store.target;
         match target.plan_beside(entry, own.as_ref())? {
             Plan::Settled(fate) => Ok(Some(fate.into())),
-            Plan::Content { .. } => self.plan_content(id, entry, awaited).map(Some),
+            Plan::Rebuild if self.task.store.delta => {
+                self.space.need(entry, entry.size())?;
+                self.rebuilds.push((id, Arc::clone(entry)));
+                Ok(None)
+            }
+            Plan::Content | Plan::Rebuild => self.plan_content(id, entry, awaited),
             Plan::Compare => match target.existing(entry) {
                 Ok(existing) => {
                     let comparison = registry::Comparison::new(Arc::clone(entry), existing);
@@ -210,7 +228,7 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
                     Ok(Some(Outcome::Digest))
                 }
                 Err(problem) if target.may_replace(entry).is_err() => Err(Trouble::Problem(problem)),
-                Err(_) => self.plan_content(id, entry, awaited).map(Some),
+                Err(_) => self.plan_content(id, entry, awaited),
             },
             Plan::Link => self.plan_link(id, entry),
             Plan::Blocked => {
@@ -244,10 +262,10 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         id: EntryId,
         entry: &Arc<Entry>,
         awaited: &mut Vec<(EntryId, Awaited)>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<Option<Outcome>, Trouble> {
         self.space.need(entry, entry.size())?;
         awaited.push((id, await_content(&self.task.store.target, entry)?));
-        Ok(Outcome::Content)
+        Ok(Some(Outcome::Content))
     }
 
     /// Plans what waited for others, now that all of those are settled. What needs room gets it once all that

@@ -1,4 +1,4 @@
-//! What a sender still has to read: jobs in the order in which they were wanted, handed out in pieces that
+//! What a sender still has to read: jobs in the order in which they were wanted, handed out in portions that
 //! are worth a thread's while.
 
 use std::{
@@ -43,6 +43,10 @@ enum Pending {
     Whole(Job),
     /// The spans left of a large file.
     Large { file: Arc<LargeFile>, spans: VecDeque<(Run, Need)> },
+    /// The recipe of a file.
+    Recipe(Job),
+    /// Lists or pieces left of a file.
+    Bytes { file: Arc<LargeFile>, runs: VecDeque<Run>, part: BytesOf },
 }
 
 /// What is needed of a span.
@@ -54,13 +58,22 @@ pub(super) enum Need {
     Digest,
 }
 
-/// A large file while its spans are read by several streams.
+/// What is needed of some bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BytesOf {
+    /// The chunks in them.
+    List,
+    /// Themselves.
+    Piece,
+}
+
+/// A file while its parts are read by several streams.
 #[derive(Debug)]
 pub(super) struct LargeFile {
     pub(super) job: Job,
-    /// Opened by whoever reads the first span.
+    /// Opened by whoever reads the first part.
     pub(super) opened: OnceLock<Result<SourceFile, Problem>>,
-    /// Spans that have not been read to their end.
+    /// Parts that have not been read to their end.
     unread: AtomicU64,
     /// Of the spans that were.
     hashes: Mutex<BTreeMap<u64, ContentHash>>,
@@ -72,29 +85,47 @@ impl LargeFile {
         whole_hash(&super::lock(&self.hashes), self.job.entry.size())
     }
 
-    /// Notes that a span was read; says whether it was the last one, so that whoever read it checks that
-    /// the file did not change meanwhile.
-    pub(super) fn is_last_read(&self, index: u64, hash: ContentHash) -> bool {
+    fn new(job: Job, unread: u64) -> Arc<Self> {
+        Arc::new(Self {
+            job,
+            opened: OnceLock::new(),
+            unread: AtomicU64::new(unread),
+            hashes: Mutex::default(),
+        })
+    }
+
+    /// Notes the hash of a span that was read.
+    pub(super) fn note_hash(&self, index: u64, hash: ContentHash) {
         super::lock(&self.hashes).insert(index, hash);
+    }
+
+    /// Notes that a part was read; says whether it was the last one, so that whoever read it checks that
+    /// the file did not change meanwhile.
+    pub(super) fn is_last_read(&self) -> bool {
         self.unread.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
 /// What one stream reads next.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(super) enum Portion {
     /// Files that cross as one segment each: many small ones, or one.
     Files(Vec<Job>),
     /// One span of a large file.
     Span(Arc<LargeFile>, Span, Need),
+    /// The recipe of a file.
+    Recipe(Job),
+    /// Some bytes of a file: many short ones, or one run of a block or more.
+    Bytes(Arc<LargeFile>, Vec<Run>, BytesOf),
 }
 
-impl Piece {
+impl Portion {
     /// Whether it fills a block or more.
     pub(super) fn is_large(&self) -> bool {
         match self {
             Self::Files(files) => files.iter().any(|job| job.entry.size() >= BLOCK_BYTES as u64),
-            Self::Span(..) => true,
+            Self::Span(..) | Self::Recipe(_) => true,
+            Self::Bytes(_, runs, _) => runs.iter().map(|run| run.count).sum::<u64>() >= BLOCK_BYTES as u64,
         }
     }
 }
@@ -107,7 +138,7 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// A place among the few large pieces that are sent at once; `None` only once the session is over.
+    /// A place among the few large portions that are sent at once; `None` only once the session is over.
     pub(super) async fn large_place(&self) -> Option<SemaphorePermit<'_>> {
         self.large.acquire().await.ok()
     }
@@ -127,8 +158,8 @@ impl Queue {
         self.changed.notify_waiters();
     }
 
-    /// The next piece, of at most `files` files; waits for one. `None` once closed.
-    pub(super) async fn next(&self, files: usize) -> Option<Piece> {
+    /// The next portion, of at most `files` files; waits for one. `None` once closed.
+    pub(super) async fn next(&self, files: usize) -> Option<Portion> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -139,8 +170,8 @@ impl Queue {
                 if state.closed {
                     return None;
                 }
-                if let Some(piece) = take_piece(&mut state.jobs, files) {
-                    return Some(piece);
+                if let Some(portion) = take_portion(&mut state.jobs, files) {
+                    return Some(portion);
                 }
             }
             changed.await;
@@ -154,11 +185,14 @@ impl Queue {
 
 fn pending(job: Job) -> Pending {
     let size = job.entry.size();
-    if size <= WHOLE_BYTES {
-        return Pending::Whole(job);
-    }
     let all = Run { first: 0, count: Span::count(size) };
     let spans: VecDeque<_> = match &job.wanted {
+        Wanted::Recipe => return Pending::Recipe(job),
+        Wanted::Lists(runs) => return pending_bytes(runs.clone(), BytesOf::List, job),
+        Wanted::Pieces(runs) => return pending_bytes(runs.clone(), BytesOf::Piece, job),
+        Wanted::Content | Wanted::Digest | Wanted::Parts { .. } if size <= WHOLE_BYTES => {
+            return Pending::Whole(job);
+        }
         Wanted::Content => [(all, Need::Content)].into(),
         Wanted::Digest => [(all, Need::Digest)].into(),
         Wanted::Parts { content, digest } => {
@@ -167,22 +201,37 @@ fn pending(job: Job) -> Pending {
         }
     };
     let unread = spans.iter().map(|(run, _)| run.count).sum();
-    let (opened, unread, hashes) = (OnceLock::new(), AtomicU64::new(unread), Mutex::default());
-    let file = LargeFile { job, opened, unread, hashes };
-    Pending::Large { file: Arc::new(file), spans }
+    Pending::Large { file: LargeFile::new(job, unread), spans }
 }
 
-fn take_piece(jobs: &mut VecDeque<Pending>, files: usize) -> Option<Piece> {
+fn pending_bytes(runs: Vec<Run>, part: BytesOf, job: Job) -> Pending {
+    Pending::Bytes { file: LargeFile::new(job, runs.len() as u64), runs: runs.into(), part }
+}
+
+fn take_portion(jobs: &mut VecDeque<Pending>, files: usize) -> Option<Portion> {
     match jobs.front_mut()? {
-        Pending::Whole(_) => Some(Piece::Files(take_files(jobs, files.min(BATCH_ENTRIES)))),
+        Pending::Recipe(job) => {
+            let portion = Portion::Recipe(job.clone());
+            jobs.pop_front();
+            Some(portion)
+        }
+        Pending::Bytes { file, runs, part } => {
+            let taken = take_runs(runs);
+            let portion = (!taken.is_empty()).then(|| Portion::Bytes(Arc::clone(file), taken, *part));
+            if runs.is_empty() {
+                jobs.pop_front();
+            }
+            portion.or_else(|| take_portion(jobs, files))
+        }
+        Pending::Whole(_) => Some(Portion::Files(take_files(jobs, files.min(BATCH_ENTRIES)))),
         Pending::Large { file, spans } => {
             let taken = take_span(spans).map(|(index, need)| {
-                Piece::Span(Arc::clone(file), Span::range(file.job.entry.size(), index), need)
+                Portion::Span(Arc::clone(file), Span::range(file.job.entry.size(), index), need)
             });
             if spans.is_empty() {
                 jobs.pop_front();
             }
-            taken.or_else(|| take_piece(jobs, files))
+            taken.or_else(|| take_portion(jobs, files))
         }
     }
 }
@@ -196,6 +245,19 @@ fn take_span(spans: &mut VecDeque<(Run, Need)>) -> Option<(u64, Need)> {
         spans.pop_front();
     }
     Some(taken)
+}
+
+/// Takes runs until they fill a block, at least one if there is one.
+fn take_runs(runs: &mut VecDeque<Run>) -> Vec<Run> {
+    let mut taken = Vec::new();
+    let mut bytes = 0;
+    while let Some(run) = runs.front()
+        && (taken.is_empty() || bytes + run.count <= BLOCK_BYTES as u64)
+    {
+        bytes += run.count;
+        taken.extend(runs.pop_front());
+    }
+    taken
 }
 
 /// Takes files until they fill a block, at least one.
@@ -230,13 +292,15 @@ mod tests {
         Job { id: EntryId(id), entry: Arc::new(entry), wanted }
     }
 
-    fn pieces(jobs: Vec<Job>) -> Vec<String> {
+    fn portions(jobs: Vec<Job>) -> Vec<String> {
         let mut jobs: VecDeque<_> = jobs.into_iter().map(pending).collect();
         let mut seen = Vec::new();
-        while let Some(piece) = take_piece(&mut jobs, usize::MAX) {
-            seen.push(match piece {
-                Piece::Files(files) => format!("{} files", files.len()),
-                Piece::Span(_, span, need) => format!("{need:?} {}", span.index()),
+        while let Some(portion) = take_portion(&mut jobs, usize::MAX) {
+            seen.push(match portion {
+                Portion::Files(files) => format!("{} files", files.len()),
+                Portion::Span(_, span, need) => format!("{need:?} {}", span.index()),
+                Portion::Recipe(job) => format!("Recipe of {}", job.id),
+                Portion::Bytes(_, runs, part) => format!("{} times {part:?}", runs.len()),
             });
         }
         seen
@@ -245,8 +309,8 @@ mod tests {
     #[test]
     fn small_files_are_gathered_until_they_fill_a_block() {
         let jobs = (0..130).map(|id| job(id, 4096, Wanted::Content)).collect();
-        assert_eq!(pieces(jobs), ["64 files", "64 files", "2 files"]);
-        assert_eq!(pieces(vec![job(0, WHOLE_BYTES, Wanted::Content), job(1, 1, Wanted::Content)]).len(), 2);
+        assert_eq!(portions(jobs), ["64 files", "64 files", "2 files"]);
+        assert_eq!(portions(vec![job(0, WHOLE_BYTES, Wanted::Content), job(1, 1, Wanted::Content)]).len(), 2);
     }
 
     #[test]
@@ -257,13 +321,29 @@ mod tests {
             digest: vec![Run { first: 0, count: 1 }, Run { first: 3, count: 1 }],
         };
         let expected = ["Digest 0", "Digest 3", "Content 7", "Content 8", "1 files"];
-        assert_eq!(pieces(vec![job(0, size, wanted), job(1, 5, Wanted::Content)]), expected);
+        assert_eq!(portions(vec![job(0, size, wanted), job(1, 5, Wanted::Content)]), expected);
     }
 
     #[test]
     fn a_large_file_of_which_nothing_is_needed_is_passed_over() {
         let nothing = Wanted::Parts { content: Vec::new(), digest: Vec::new() };
-        assert_eq!(pieces(vec![job(0, WHOLE_BYTES + 1, nothing), job(1, 5, Wanted::Content)]), ["1 files"]);
+        assert_eq!(portions(vec![job(0, WHOLE_BYTES + 1, nothing), job(1, 5, Wanted::Content)]), ["1 files"]);
+    }
+
+    #[test]
+    fn bytes_are_handed_out_until_they_fill_a_block() {
+        let run = |first, count| Run { first, count };
+        let short: Vec<_> = (0..100).map(|index| run(index * 8_192, 4_096)).collect();
+        let jobs = vec![
+            job(3, WHOLE_BYTES + 1, Wanted::Recipe),
+            job(4, 1 << 20, Wanted::Pieces(short)),
+            job(5, 5 << 20, Wanted::Lists(vec![run(0, 1 << 20), run(2 << 20, 1 << 20)])),
+            job(6, 5 << 20, Wanted::Lists(Vec::new())),
+            job(7, 5, Wanted::Content),
+        ];
+        let expected =
+            ["Recipe of 3", "64 times Piece", "36 times Piece", "1 times List", "1 times List", "1 files"];
+        assert_eq!(portions(jobs), expected);
     }
 
     #[tokio::test]

@@ -1,34 +1,48 @@
 //! Turns files into segments: the blocking half of a sender's data stream.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use ketch_protocol::{
     hash::{ContentHash, Hasher},
     limits::BLOCK_BYTES,
     manifest::{Entry, EntryId},
+    message::Run,
     problem::{Cause, Problem},
-    record::segment::{Span, put_aborted, put_begin, put_block_length, put_digest, put_end},
+    record::compressed::Compressor,
+    record::segment::{
+        Span, put_aborted, put_begin, put_block_length, put_digest, put_end, put_hole, put_piece,
+    },
     session::sender::{Job, Wanted},
 };
 
 use super::{
+    describing::Describing,
     known_tree::KnownTree,
-    queue::{LargeFile, Need, Piece},
+    queue::{BytesOf, LargeFile, Need, Portion},
 };
 use crate::{
     index::{Recorder, Seen},
-    tree::{Source, SourceFile},
+    tree::{Extent, Source, SourceFile},
 };
 
-/// Reads one piece after another, a block at a time.
+/// What a hole reads as.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// Reads one portion after another, a block at a time.
 #[derive(Debug)]
 pub(super) struct Reading {
     source: Source,
     /// Remembers what was read whole.
     recorder: Option<Recorder>,
-    /// Files of the piece at hand, the next one last.
+    compressor: Option<Compressor>,
+    /// A block before it is compressed.
+    plain: Vec<u8>,
+    /// Files of the portion at hand, the next one last.
     files: Vec<Job>,
+    /// Lists or pieces of the portion at hand, the next one last.
+    bytes: Vec<(Arc<LargeFile>, Run, BytesOf)>,
     open: Option<Open>,
+    describing: Option<Describing>,
     /// What was just read, on its way to the hash and into a block.
     scratch: Vec<u8>,
 }
@@ -42,71 +56,203 @@ pub(super) struct Read {
     pub(super) digest: u64,
 }
 
-/// A span being read.
+/// A span or a piece being read.
 #[derive(Debug)]
 struct Open {
     id: EntryId,
     entry: Arc<Entry>,
     file: Handle,
-    span: Span,
+    place: Place,
     need: Need,
     hasher: Hasher,
-    /// Bytes of the span read so far.
+    /// Bytes of the place read so far.
     read: u64,
+    /// Of them, those in holes: they do not cross.
+    skipped: u64,
     /// What the file looked like, and its hash, once all of it was read and it did not change meanwhile.
     known: Option<(Seen, ContentHash)>,
 }
 
+/// Which bytes of a file are read, and what they are called on the wire.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Span(Span),
+    Piece(Run),
+}
+
+impl Place {
+    fn offset(self) -> u64 {
+        match self {
+            Self::Span(span) => span.offset(),
+            Self::Piece(bytes) => bytes.first,
+        }
+    }
+
+    fn length(self) -> u64 {
+        match self {
+            Self::Span(span) => span.length(),
+            Self::Piece(bytes) => bytes.count,
+        }
+    }
+
+    fn hasher(self, size: u64) -> Hasher {
+        match self {
+            Self::Span(span) => span.hasher(size),
+            Self::Piece(_) => Hasher::whole(),
+        }
+    }
+
+    fn put_begin(self, block: &mut Vec<u8>, id: EntryId) {
+        match self {
+            Self::Span(span) => put_begin(block, id, span),
+            Self::Piece(bytes) => put_piece(block, id, bytes),
+        }
+    }
+
+    fn put_end(self, block: &mut Vec<u8>, id: EntryId, need: Need, hash: ContentHash) {
+        match (self, need) {
+            (Self::Span(span), Need::Digest) => put_digest(block, id, span, hash),
+            (Self::Span(_), Need::Content) | (Self::Piece(_), Need::Content | Need::Digest) => {
+                put_end(block, hash);
+            }
+        }
+    }
+}
+
+/// A file that is read by this stream alone, or by several.
 #[derive(Debug)]
-enum Handle {
+pub(super) enum Handle {
     Own(SourceFile),
     Shared(Arc<LargeFile>),
 }
 
-/// What reading a part of a span came to.
-enum Step {
-    /// The block is full.
+impl Handle {
+    /// Fills `bytes` from `offset`; a problem when the file has fewer.
+    pub(super) fn read_exactly(
+        &self,
+        entry: &Entry,
+        bytes: &mut [u8],
+        offset: u64,
+        source: &Source,
+    ) -> Result<(), Problem> {
+        let read = self.file(source)?.read_at(bytes, offset).map_err(|error| {
+            Problem::new(entry.path.clone(), Cause::Unreadable, format_args!("reading: {error}"))
+        })?;
+        if read < bytes.len() {
+            let end = offset + read as u64;
+            let detail = format_args!("{} bytes were listed, it ends after {end}", entry.size());
+            return Err(Problem::new(entry.path.clone(), Cause::Changed, detail));
+        }
+        Ok(())
+    }
+
+    /// Notes that a part was read, and says whether it was the last; a problem when the file has changed until
+    /// then.
+    pub(super) fn check_read(&self, entry: &Entry, source: &Source) -> Result<bool, Problem> {
+        let last = match self {
+            Self::Own(_) => true,
+            Self::Shared(large) => large.is_last_read(),
+        };
+        if last && !self.file(source)?.is_unchanged() {
+            return Err(Problem::new(entry.path.clone(), Cause::Changed, ""));
+        }
+        Ok(last)
+    }
+
+    fn file(&self, source: &Source) -> Result<&SourceFile, Problem> {
+        match self {
+            Self::Own(file) => Ok(file),
+            Self::Shared(large) => {
+                large.opened.get_or_init(|| source.open_file(&large.job.entry)).as_ref().map_err(Clone::clone)
+            }
+        }
+    }
+}
+
+/// What reading a part came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The block is full, or others should have the thread.
     Full,
-    /// The span is closed.
+    /// The segment is closed.
     Closed,
 }
 
 impl Reading {
-    pub(super) fn new(tree: &KnownTree) -> Self {
-        let (source, recorder) = (tree.source.clone(), tree.recorder());
-        Self { source, recorder, files: Vec::new(), open: None, scratch: Vec::new() }
-    }
-
-    /// Whether the piece at hand is done.
-    pub(super) fn is_idle(&self) -> bool {
-        self.files.is_empty() && self.open.is_none()
-    }
-
-    /// Takes the next piece; only when idle.
-    pub(super) fn begin(&mut self, piece: Piece) {
-        match piece {
-            Piece::Files(mut files) => {
-                files.reverse();
-                self.files = files;
-            }
-            Piece::Span(large, span, need) => self.open = Some(Open::shared(large, span, need)),
+    /// What it reads is put into frames by `compressor` if there is one.
+    pub(super) fn new(tree: &KnownTree, compressor: Option<Compressor>) -> Self {
+        Self {
+            source: tree.source.clone(),
+            recorder: tree.recorder(),
+            compressor,
+            plain: Vec::new(),
+            files: Vec::new(),
+            bytes: Vec::new(),
+            open: None,
+            describing: None,
+            scratch: Vec::new(),
         }
     }
 
-    /// Appends segments to `block` until it has about [`BLOCK_BYTES`] of content or the piece is done.
+    /// Whether the portion at hand is done.
+    pub(super) fn is_idle(&self) -> bool {
+        self.files.is_empty() && self.bytes.is_empty() && self.open.is_none() && self.describing.is_none()
+    }
+
+    /// Takes the next portion; only when idle.
+    pub(super) fn begin(&mut self, portion: Portion) {
+        match portion {
+            Portion::Files(mut files) => {
+                files.reverse();
+                self.files = files;
+            }
+            Portion::Span(large, span, need) => {
+                self.open = Some(Open::shared(large, Place::Span(span), need));
+            }
+            Portion::Recipe(job) => self.describing = Some(Describing::recipe(job)),
+            Portion::Bytes(large, runs, part) => {
+                self.bytes = runs.into_iter().rev().map(|run| (Arc::clone(&large), run, part)).collect();
+            }
+        }
+    }
+
+    /// Fills an empty block. Fails only when it can't be compressed.
+    pub(super) fn fill(&mut self, block: &mut Vec<u8>) -> io::Result<Read> {
+        let Some(mut compressor) = self.compressor.take() else { return Ok(self.fill_plain(block)) };
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        let read = self.fill_plain(&mut plain);
+        let put = compressor.put(&plain, block);
+        (self.compressor, self.plain) = (Some(compressor), plain);
+        put.map(|()| read)
+    }
+
+    /// Appends segments to `block` until it has about [`BLOCK_BYTES`] of content or the portion is done.
     /// What can't be read costs its own segment. Says how much was read.
-    pub(super) fn fill(&mut self, block: &mut Vec<u8>) -> Read {
+    fn fill_plain(&mut self, block: &mut Vec<u8>) -> Read {
         let mut read = Read::default();
         loop {
             if let Some(open) = &mut self.open {
-                let before = open.read;
+                let before = open.read - open.skipped;
                 let step = open.read_into(block, &mut self.scratch, &self.source);
-                read.add(open.need, open.read - before);
+                read.add(open.need, open.read - open.skipped - before);
                 match step {
                     Step::Full => return read,
                     Step::Closed => {
                         let open = self.open.take();
                         open.iter().for_each(|open| open.record(&mut self.recorder));
+                    }
+                }
+            } else if let Some(describing) = &mut self.describing {
+                match describing.describe_into(block, &mut self.scratch, &self.source) {
+                    Step::Full => return read,
+                    Step::Closed => self.describing = None,
+                }
+            } else if let Some((large, run, part)) = self.bytes.pop() {
+                match part {
+                    BytesOf::List => self.describing = Some(Describing::list(large, run)),
+                    BytesOf::Piece => {
+                        self.open = Some(Open::shared(large, Place::Piece(run), Need::Content));
                     }
                 }
             } else if let Some(job) = self.files.pop() {
@@ -132,20 +278,22 @@ fn open_whole(source: &Source, job: Job, block: &mut Vec<u8>) -> Option<Open> {
     let need = match job.wanted {
         Wanted::Content => Need::Content,
         Wanted::Digest => Need::Digest,
-        // A file of one segment has no ranges; the session refuses such a wish.
-        Wanted::Parts { .. } => return None,
+        // A file of one segment has no ranges; the session refuses such a wish. The others are handed out as
+        // portions of their own.
+        Wanted::Parts { .. } | Wanted::Recipe | Wanted::Lists(_) | Wanted::Pieces(_) => return None,
     };
     match source.open_file(&job.entry) {
         Ok(file) => {
-            let hasher = span.hasher(job.entry.size());
+            let (place, hasher) = (Place::Span(span), span.hasher(job.entry.size()));
             Some(Open {
                 id: job.id,
                 entry: job.entry,
                 file: Handle::Own(file),
-                span,
+                place,
                 need,
                 hasher,
                 read: 0,
+                skipped: 0,
                 known: None,
             })
         }
@@ -158,10 +306,11 @@ fn open_whole(source: &Source, job: Job, block: &mut Vec<u8>) -> Option<Open> {
 }
 
 impl Open {
-    fn shared(large: Arc<LargeFile>, span: Span, need: Need) -> Self {
+    fn shared(large: Arc<LargeFile>, place: Place, need: Need) -> Self {
         let (id, entry) = (large.job.id, Arc::clone(&large.job.entry));
-        let hasher = span.hasher(entry.size());
-        Self { id, entry, file: Handle::Shared(large), span, need, hasher, read: 0, known: None }
+        let hasher = place.hasher(entry.size());
+        let file = Handle::Shared(large);
+        Self { id, entry, file, place, need, hasher, read: 0, skipped: 0, known: None }
     }
 
     fn read_into(&mut self, block: &mut Vec<u8>, scratch: &mut Vec<u8>, source: &Source) -> Step {
@@ -170,7 +319,7 @@ impl Open {
             Err(problem) => {
                 let has_begun = self.need == Need::Content && self.read > 0;
                 if !has_begun {
-                    put_begin(block, self.id, self.span);
+                    self.place.put_begin(block, self.id);
                 }
                 put_aborted(block, problem.cause, &problem.detail);
                 Step::Closed
@@ -184,19 +333,31 @@ impl Open {
         scratch: &mut Vec<u8>,
         source: &Source,
     ) -> Result<Step, Problem> {
-        while self.read < self.span.length() {
+        while self.read < self.place.length() {
             // A digest puts nothing, but a thread should not be kept for a whole range of a slow disk.
             if block.len() >= BLOCK_BYTES {
                 return Ok(Step::Full);
             }
-            let length = (self.span.length() - self.read).min(BLOCK_BYTES as u64) as usize;
+            let (offset, left) = (self.place.offset() + self.read, self.place.length() - self.read);
+            let extent = match self.need {
+                Need::Content => self.file.file(source)?.extent_at(offset, left),
+                Need::Digest => Extent::Data(left),
+            };
+            let data = match extent {
+                Extent::Data(data) => data,
+                Extent::Hole(hole) => {
+                    self.skip(hole, block);
+                    continue;
+                }
+            };
+            let length = data.min(BLOCK_BYTES as u64) as usize;
             scratch.resize(length.max(scratch.len()), 0);
             let bytes = &mut scratch[..length];
-            self.read_exactly(bytes, source)?;
+            self.file.read_exactly(&self.entry, bytes, offset, source)?;
             self.hasher.update(bytes);
             if self.need == Need::Content {
                 if self.read == 0 {
-                    put_begin(block, self.id, self.span);
+                    self.place.put_begin(block, self.id);
                 }
                 put_block_length(block, length);
                 block.extend_from_slice(bytes);
@@ -207,36 +368,21 @@ impl Open {
         Ok(Step::Closed)
     }
 
-    fn read_exactly(&self, bytes: &mut [u8], source: &Source) -> Result<(), Problem> {
-        let offset = self.span.offset() + self.read;
-        let read = self.file(source)?.read_at(bytes, offset).map_err(|error| {
-            Problem::new(self.entry.path.clone(), Cause::Unreadable, format_args!("reading: {error}"))
-        })?;
-        if read < bytes.len() {
-            let end = offset + read as u64;
-            let detail = format_args!("{} bytes were listed, it ends after {end}", self.entry.size());
-            return Err(Problem::new(self.entry.path.clone(), Cause::Changed, detail));
-        }
-        Ok(())
-    }
-
     fn close(&mut self, block: &mut Vec<u8>, source: &Source) -> Result<(), Problem> {
         let hash = self.hasher.finish();
-        let (last, whole) = match &self.file {
-            Handle::Own(_) => (true, Some(hash)),
-            Handle::Shared(large) => (large.is_last_read(self.span.index(), hash), large.hash()),
-        };
-        if last {
-            let file = self.file(source)?;
-            if !file.is_unchanged() {
-                return Err(Problem::new(self.entry.path.clone(), Cause::Changed, ""));
-            }
-            self.known = whole.map(|whole| (file.seen(), whole));
+        if let (Place::Span(span), Handle::Shared(large)) = (self.place, &self.file) {
+            large.note_hash(span.index(), hash);
         }
-        match self.need {
-            Need::Content => put_end(block, hash),
-            Need::Digest => put_digest(block, self.id, self.span, hash),
+        if self.file.check_read(&self.entry, source)? {
+            let whole = match (self.place, &self.file) {
+                (Place::Span(_), Handle::Own(_)) => Some(hash),
+                (Place::Span(_) | Place::Piece(_), Handle::Shared(large)) => large.hash(),
+                (Place::Piece(_), Handle::Own(_)) => None,
+            };
+            let seen = self.file.file(source)?.seen();
+            self.known = whole.map(|whole| (seen, whole));
         }
+        self.place.put_end(block, self.id, self.need, hash);
         Ok(())
     }
 
@@ -246,12 +392,23 @@ impl Open {
         }
     }
 
-    fn file(&self, source: &Source) -> Result<&SourceFile, Problem> {
-        match &self.file {
-            Handle::Own(file) => Ok(file),
-            Handle::Shared(large) => {
-                large.opened.get_or_init(|| source.open_file(&large.job.entry)).as_ref().map_err(Clone::clone)
-            }
+    /// Takes a hole for the zeros it reads as.
+    fn skip(&mut self, hole: u64, block: &mut Vec<u8>) {
+        if self.read == 0 {
+            self.place.put_begin(block, self.id);
         }
+        put_hole(block, hole);
+        hash_zeros(&mut self.hasher, hole);
+        self.read += hole;
+        self.skipped += hole;
+    }
+}
+
+/// Takes the zeros of a hole into a hash.
+pub(super) fn hash_zeros(hasher: &mut Hasher, mut length: u64) {
+    while length > 0 {
+        let zeros = length.min(ZEROS.len() as u64);
+        hasher.update(&ZEROS[..zeros as usize]);
+        length -= zeros;
     }
 }

@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    arrivals::{DataStreams, SESSION_STREAMS},
+    arrivals::{DataStream, DataStreams, SESSION_STREAMS},
     data_in::bring,
     event::{Change, Consultation, Event, Progress, Report},
     known_tree::KnownTree,
@@ -30,6 +30,7 @@ use super::{
     planning::{Order, Task, plan_all},
     preview::{Previewed, preview_all},
     pulse::Pulse,
+    rebuilding::Rebuilding,
     storing::{EndCause, Store, Stored},
     targets::Heard,
 };
@@ -138,7 +139,7 @@ pub(super) enum Work {
 enum Wake {
     Input(Input),
     Work(Work),
-    Stream(Stream),
+    Stream(DataStream),
     Nothing,
 }
 
@@ -232,6 +233,7 @@ impl Receiving {
         let (report, mut reports) = mpsc::channel(REPORTS);
         self.report = report;
         self.orders = Some(self.start_planning());
+        self.start_rebuilding();
         let mut pulse = Pulse::new();
         let mut stopped = false;
         let ending = loop {
@@ -265,7 +267,7 @@ impl Receiving {
             };
             self.wake(wake, &mut streams, &mut pulse);
         };
-        self.doing.store().inspect(|store| store.registry.close());
+        self.doing.store().inspect(|store| store.close());
         // So that the target is free for others when the session is over.
         streams.shutdown().await;
         self.orders = None;
@@ -419,6 +421,18 @@ impl Receiving {
         orders
     }
 
+    /// On a thread of its own: it waits for most of the session, and would take one from the pool all that time.
+    fn start_rebuilding(&mut self) {
+        let Some(store) = self.doing.store() else { return };
+        let rebuilding = Rebuilding::new(Arc::clone(store));
+        let report = self.report.clone();
+        let work = move || rebuilding.run(|stored| report.blocking_send(Work::Stored(stored)).is_ok());
+        if let Err(error) = std::thread::Builder::new().name("rebuilding".into()).spawn(work) {
+            let detail = format_args!("starting a thread: {error}");
+            self.feed(Input::Stop(Stop::new(Reason::Internal, detail)));
+        }
+    }
+
     fn order(&self, order: Order) {
         // A planner that is gone has ended the session with a report of its own.
         let _ = self.orders.as_ref().map(|orders| orders.send(order));
@@ -485,6 +499,8 @@ fn change_of(outcome: &Outcome) -> Option<Change> {
         | Outcome::Content
         | Outcome::ContentAgain
         | Outcome::Digest
+        | Outcome::Delta
+        | Outcome::Needs(_)
         | Outcome::Parts { .. } => None,
     }
 }

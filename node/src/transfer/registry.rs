@@ -14,6 +14,7 @@ use ketch_protocol::{
     record::segment::Span,
 };
 
+use super::rebuilding::Rebuilt;
 use crate::tree::{Existing, Partial};
 
 /// Shared by the planner, which adds, and the data streams, which look up.
@@ -40,6 +41,8 @@ pub(super) enum Awaited {
     Ranges(Arc<Incoming>),
     /// Hashes, to compare with the stored file.
     Digest(Arc<Comparison>),
+    /// What it consists of, and pieces of it, to make it from the stored file.
+    Delta(Arc<Rebuilt>),
 }
 
 /// A large file while its ranges come in on several streams.
@@ -175,9 +178,14 @@ impl Registry {
         self.lock().awaited.insert(id, awaited);
     }
 
-    /// Nothing more is awaited of an entry.
-    pub(super) fn settle(&self, id: EntryId) {
-        self.lock().awaited.remove(&id);
+    /// Nothing more is awaited of an entry; what was.
+    pub(super) fn settle(&self, id: EntryId) -> Option<Awaited> {
+        self.lock().awaited.remove(&id)
+    }
+
+    /// Whether the session is over.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 
     /// What is awaited of an entry; blocks until it is planned.

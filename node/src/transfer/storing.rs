@@ -9,19 +9,26 @@ use std::{
 };
 
 use ketch_protocol::{
+    chunk::Part,
+    delta::{Grain, Recipe, worthwhile},
     hash::{ContentHash, Hasher},
     limits::{BLOCK_BYTES, WHOLE_BYTES},
     manifest::{Entry, EntryId},
     message::Run,
     path::EntryPath,
     problem::{Cause, Problem},
-    record::segment::{Decoder, Item, Span},
+    record::{
+        compressed::Decompressor,
+        segment::{Decoder, Item, Span},
+    },
     session::{Stop, Violation, receiver::Outcome},
 };
 
 use super::{
     event::Progress,
     known_tree::{KnownTree, is_excluded, is_protected},
+    reading::hash_zeros,
+    rebuilding::{Job, Rebuilds, Rebuilt},
     registry::{Awaited, Comparison, Incoming, Lookup, Registry, Verdict, whole_hash},
 };
 use crate::{
@@ -35,7 +42,11 @@ pub(super) struct Store {
     pub(super) target: Target,
     /// What is remembered of the target; `None` of what comes by a ticket.
     known: Option<KnownTree>,
+    /// Whether a changed file is made from its old version where that pays.
+    pub(super) delta: bool,
     pub(super) registry: Registry,
+    /// Files that are made from their old versions.
+    pub(super) rebuilds: Rebuilds,
     /// Bytes of content that came in, for progress.
     pub(super) moved_bytes: AtomicU64,
     /// Bytes that were there already and have the sender's hash.
@@ -43,9 +54,16 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(target: Target, known: Option<KnownTree>) -> Self {
+    /// Of what comes by a ticket.
+    pub(super) fn new(target: Target) -> Self {
+        Self::known(target, None, true)
+    }
+
+    /// Of a sync.
+    pub(super) fn known(target: Target, known: Option<KnownTree>, delta: bool) -> Self {
         let (moved_bytes, found_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { target, known, registry: Registry::default(), moved_bytes, found_bytes }
+        let (registry, rebuilds) = (Registry::default(), Rebuilds::default());
+        Self { target, known, delta, registry, rebuilds, moved_bytes, found_bytes }
     }
 
     /// Writes what was stored to its disk, and remembers that it is there.
@@ -57,6 +75,14 @@ impl Store {
         Ok(())
     }
 
+    /// Remembers what the file of an entry holds, now that it is settled.
+    pub(super) fn remember(&self, entry: &Entry, hash: ContentHash) {
+        let recorder = self.known.as_ref().and_then(KnownTree::recorder);
+        if let Some((mut recorder, seen)) = recorder.zip(self.target.seen(entry)) {
+            recorder.stored(&entry.path, seen, hash);
+        }
+    }
+
     /// Whether a path takes no part, so that it is never removed.
     pub(super) fn protects(&self, path: &EntryPath) -> bool {
         self.known.as_ref().is_some_and(|known| is_protected(known.filter(), path))
@@ -65,6 +91,19 @@ impl Store {
     /// Whether an entry takes no part here, whatever the sender lists.
     pub(super) fn excludes(&self, entry: &Entry) -> bool {
         self.known.as_ref().is_some_and(|known| is_excluded(known.filter(), entry))
+    }
+
+    /// Ends the session's work: whoever waits is told, and nothing is awaited any more.
+    pub(super) fn close(&self) {
+        self.registry.close();
+        self.rebuilds.hand_in(Job::Close);
+    }
+
+    /// Nothing more is awaited of an entry that came to nothing.
+    fn settle(&self, id: EntryId) {
+        if let Some(Awaited::Delta(_)) = self.registry.settle(id) {
+            self.rebuilds.hand_in(Job::Settled(id));
+        }
     }
 
     /// The bytes of a progress that is otherwise empty.
@@ -103,6 +142,8 @@ pub(super) struct Storing {
     store: Arc<Store>,
     /// Remembers what is stored and what was found equal.
     recorder: Option<Recorder>,
+    /// Of a compressed stream.
+    decompressor: Option<Decompressor>,
     decoder: Decoder,
     current: Current,
     buffer: Vec<u8>,
@@ -128,39 +169,85 @@ enum Current {
         hasher: Hasher,
         written: u64,
     },
+    Piece {
+        id: EntryId,
+        rebuilt: Arc<Rebuilt>,
+        hasher: Hasher,
+        /// Where the next byte goes.
+        offset: u64,
+    },
+    Recipe {
+        id: EntryId,
+        path: EntryPath,
+        grain: Grain,
+        parts: Vec<Part>,
+    },
+    List {
+        id: EntryId,
+        path: EntryPath,
+        offset: u64,
+        chunks: Vec<Part>,
+    },
 }
 
 impl Storing {
     pub(super) fn new(store: Arc<Store>) -> Self {
         let recorder = store.known.as_ref().and_then(KnownTree::recorder);
-        Self { store, recorder, decoder: Decoder::default(), current: Current::None, buffer: Vec::new() }
+        let decoder = Decoder::default();
+        Self { store, recorder, decompressor: None, decoder, current: Current::None, buffer: Vec::new() }
+    }
+
+    /// For a compressed stream; fails when there is no memory for it.
+    pub(super) fn compressed(store: Arc<Store>) -> io::Result<Self> {
+        Ok(Self { decompressor: Some(Decompressor::new()?), ..Self::new(store) })
     }
 
     /// Takes the next bytes of the stream.
     pub(super) fn take(&mut self, mut block: &[u8]) -> Stored {
         let mut stored = Stored::default();
+        let Some(mut decompressor) = self.decompressor.take() else {
+            self.take_plain(block, &mut stored);
+            return stored;
+        };
         while stored.end.is_none() {
-            match self.decoder.next_item(&mut block) {
-                Ok(Some(item)) => self.take_item(item, &mut stored),
+            match decompressor.next_bytes(&mut block) {
+                Ok(Some(bytes)) => self.take_plain(bytes, &mut stored),
                 Ok(None) => break,
                 Err(error) => stored.end = Some(EndCause::Violation(error.into())),
             }
         }
-        if !stored.outcomes.is_empty() {
-            self.recorder.iter_mut().for_each(Recorder::flush);
-        }
+        self.decompressor = Some(decompressor);
         stored
+    }
+
+    fn take_plain(&mut self, mut bytes: &[u8], stored: &mut Stored) {
+        while stored.end.is_none() {
+            match self.decoder.next_item(&mut bytes) {
+                Ok(Some(item)) => self.take_item(item, stored),
+                Ok(None) => break,
+                Err(error) => stored.end = Some(EndCause::Violation(error.into())),
+            }
+        }
     }
 
     /// Takes the end of the stream.
     pub(super) fn finish(&self) -> Result<(), Violation> {
-        self.decoder.finish().map_err(Into::into)
+        if let Some(decompressor) = &self.decompressor {
+            decompressor.finish()?;
+        }
+        Ok(self.decoder.finish()?)
     }
 
     fn take_item(&mut self, item: Item<'_>, stored: &mut Stored) {
         let taken = match item {
             Item::Begin { id, span } => self.begin(id, span),
+            Item::Piece { id, bytes } => self.begin_piece(id, bytes),
+            Item::Recipe { id, grain } => self.begin_recipe(id, grain),
+            Item::List { id, bytes } => self.begin_list(id, bytes),
             Item::Data(bytes) => self.data(bytes),
+            Item::Hole(length) => self.hole(length),
+            Item::Part(part) => self.part(part),
+            Item::ListEnd => self.list_end(),
             Item::End(hash) => self.end(hash),
             Item::Aborted { cause, detail } => self.aborted(cause, detail),
             Item::Digest { id, span, hash } => self.digest(id, span, hash),
@@ -169,7 +256,7 @@ impl Storing {
             Ok(None) => {}
             Ok(Some(outcome)) => stored.outcomes.push(outcome),
             Err(Failure::Entry(id, Trouble::Problem(problem))) => {
-                self.store.registry.settle(id);
+                self.store.settle(id);
                 stored.outcomes.push((id, Outcome::Problem(problem)));
             }
             Err(Failure::Entry(_, Trouble::Guard { reason, path, source })) => {
@@ -182,7 +269,7 @@ impl Storing {
     fn begin(&mut self, id: EntryId, span: Span) -> Taken {
         self.current = Current::Ignored;
         match self.store.registry.look_up(id) {
-            Lookup::Closed | Lookup::Settled | Lookup::Awaited(Awaited::Digest(_)) => {}
+            Lookup::Closed | Lookup::Settled | Lookup::Awaited(Awaited::Digest(_) | Awaited::Delta(_)) => {}
             Lookup::Awaited(Awaited::Content(entry)) => {
                 check_span(id, span, &entry)?;
                 let file = self.store.target.create(&entry).map_err(|trouble| Failure::Entry(id, trouble))?;
@@ -200,10 +287,103 @@ impl Storing {
         Ok(None)
     }
 
+    /// The file of which a description or a piece comes, if one is awaited.
+    fn rebuilt(&self, id: EntryId) -> Option<Arc<Rebuilt>> {
+        match self.store.registry.look_up(id) {
+            Lookup::Awaited(Awaited::Delta(rebuilt)) => Some(rebuilt),
+            Lookup::Awaited(Awaited::Content(_) | Awaited::Ranges(_) | Awaited::Digest(_))
+            | Lookup::Settled
+            | Lookup::Closed => None,
+        }
+    }
+
+    fn begin_piece(&mut self, id: EntryId, bytes: Run) -> Taken {
+        let claimed = self.rebuilt(id).filter(|rebuilt| rebuilt.claim(bytes));
+        self.current = claimed.map_or(Current::Ignored, |rebuilt| {
+            let (hasher, offset) = (Hasher::whole(), bytes.first);
+            Current::Piece { id, rebuilt, hasher, offset }
+        });
+        Ok(None)
+    }
+
+    fn begin_recipe(&mut self, id: EntryId, grain: Grain) -> Taken {
+        self.current = self.rebuilt(id).map_or(Current::Ignored, |rebuilt| {
+            let path = rebuilt.entry.path.clone();
+            Current::Recipe { id, path, grain, parts: Vec::new() }
+        });
+        Ok(None)
+    }
+
+    fn begin_list(&mut self, id: EntryId, bytes: Run) -> Taken {
+        self.current = self.rebuilt(id).map_or(Current::Ignored, |rebuilt| {
+            let path = rebuilt.entry.path.clone();
+            Current::List { id, path, offset: bytes.first, chunks: Vec::new() }
+        });
+        Ok(None)
+    }
+
+    fn part(&mut self, part: Part) -> Taken {
+        match &mut self.current {
+            Current::Recipe { parts, .. } => parts.push(part),
+            Current::List { chunks, .. } => chunks.push(part),
+            Current::None
+            | Current::Ignored
+            | Current::Whole { .. }
+            | Current::Range { .. }
+            | Current::Piece { .. } => {}
+        }
+        Ok(None)
+    }
+
+    fn list_end(&mut self) -> Taken {
+        if let Current::List { id, offset, chunks, .. } = std::mem::replace(&mut self.current, Current::None)
+        {
+            self.store.rebuilds.hand_in(Job::List(id, offset, chunks));
+        }
+        Ok(None)
+    }
+
+    /// Zeros that did not cross, and take no space here either.
+    fn hole(&mut self, length: u64) -> Taken {
+        let (id, skipped) = match &mut self.current {
+            Current::None | Current::Ignored | Current::Recipe { .. } | Current::List { .. } => {
+                return Ok(None);
+            }
+            Current::Whole { id, hasher, file, .. } => {
+                hash_zeros(hasher, length);
+                (*id, file.skip(length))
+            }
+            Current::Range { id, incoming, span, hasher, written } => {
+                hash_zeros(hasher, length);
+                let offset = span.offset() + *written;
+                *written += length;
+                (*id, incoming.partial.skip_at(offset, length))
+            }
+            Current::Piece { hasher, offset, .. } => {
+                hash_zeros(hasher, length);
+                // Nothing was written there before.
+                *offset += length;
+                return Ok(None);
+            }
+        };
+        skipped.map(|()| None).map_err(|trouble| {
+            self.current = Current::Ignored;
+            Failure::Entry(id, trouble)
+        })
+    }
+
     fn data(&mut self, bytes: &[u8]) -> Taken {
         self.store.moved_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let (id, written) = match &mut self.current {
-            Current::None | Current::Ignored => return Ok(None),
+            Current::None | Current::Ignored | Current::Recipe { .. } | Current::List { .. } => {
+                return Ok(None);
+            }
+            Current::Piece { id, rebuilt, hasher, offset } => {
+                hasher.update(bytes);
+                let written = rebuilt.file.write_at(*offset, bytes);
+                *offset += bytes.len() as u64;
+                (*id, written)
+            }
             Current::Whole { id, hasher, file, .. } => {
                 hasher.update(bytes);
                 (*id, file.write(bytes))
@@ -223,7 +403,19 @@ impl Storing {
 
     fn end(&mut self, hash: ContentHash) -> Taken {
         match std::mem::replace(&mut self.current, Current::None) {
-            Current::None | Current::Ignored => Ok(None),
+            Current::None | Current::Ignored | Current::List { .. } => Ok(None),
+            Current::Piece { id, rebuilt, hasher, .. } => {
+                check_hash(&rebuilt.entry, hash, hasher.finish())
+                    .map_err(|trouble| Failure::Entry(id, trouble))?;
+                if rebuilt.is_last_stored() {
+                    self.store.rebuilds.hand_in(Job::PiecesStored(id));
+                }
+                Ok(None)
+            }
+            Current::Recipe { id, grain, parts, .. } => {
+                self.store.rebuilds.hand_in(Job::Recipe(id, Recipe { grain, parts, hash }));
+                Ok(None)
+            }
             Current::Whole { id, entry, hasher, file } => {
                 check_hash(&entry, hash, hasher.finish()).map_err(|problem| Failure::Entry(id, problem))?;
                 match file.commit() {
@@ -281,6 +473,12 @@ impl Storing {
     fn aborted(&mut self, cause: Cause, detail: String) -> Taken {
         let (id, path) = match std::mem::replace(&mut self.current, Current::None) {
             Current::None | Current::Ignored => return Ok(None),
+            Current::Recipe { id, .. } if cause == Cause::Unrepresentable => {
+                self.store.rebuilds.hand_in(Job::NoRecipe(id));
+                return Ok(None);
+            }
+            Current::Recipe { id, path, .. } | Current::List { id, path, .. } => (id, path),
+            Current::Piece { id, rebuilt, .. } => (id, rebuilt.entry.path.clone()),
             Current::Whole { id, entry, .. } => (id, entry.path.clone()),
             Current::Range { id, incoming, .. } => {
                 if matches!(cause, Cause::Changed | Cause::Vanished) {
@@ -295,7 +493,9 @@ impl Storing {
 
     fn digest(&mut self, id: EntryId, span: Span, hash: ContentHash) -> Taken {
         match self.store.registry.look_up(id) {
-            Lookup::Closed | Lookup::Settled | Lookup::Awaited(Awaited::Content(_)) => Ok(None),
+            Lookup::Closed | Lookup::Settled | Lookup::Awaited(Awaited::Content(_) | Awaited::Delta(_)) => {
+                Ok(None)
+            }
             Lookup::Awaited(Awaited::Digest(comparison)) => {
                 check_span(id, span, &comparison.entry)?;
                 let equal = self.hash_existing(&comparison, span) == Some(hash);
@@ -347,6 +547,12 @@ impl Storing {
             }
             Verdict::Different => {
                 target.may_replace(entry).map_err(|problem| failure(Trouble::Problem(problem)))?;
+                if self.store.delta && worthwhile(entry.size(), entry.size()).is_some() {
+                    // Hashes of other parts of it are of no use any more.
+                    self.store.registry.settle(id);
+                    self.store.rebuilds.hand_in(Job::Begin(id, Arc::clone(entry)));
+                    return Ok(None);
+                }
                 let awaited = await_content(target, entry).map_err(failure)?;
                 self.store.registry.replace(id, awaited);
                 Ok(Some((id, Outcome::ContentAgain)))
@@ -401,3 +607,6 @@ fn check_hash(entry: &Entry, sent: ContentHash, stored: ContentHash) -> Result<(
     let detail = format_args!("its hash is {stored}, the sender read {sent}");
     Err(Trouble::Problem(Problem::new(entry.path.clone(), Cause::Corrupt, detail)))
 }
+
+#[cfg(test)]
+mod tests;

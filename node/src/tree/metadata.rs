@@ -49,6 +49,12 @@ pub(super) fn owner(stat: &Stat) -> Owner {
     Owner { user: stat.st_uid, group: stat.st_gid }
 }
 
+/// Whether a file takes less space than it has bytes: it has holes, or its file system compresses.
+pub(super) fn is_sparse(stat: &Stat) -> bool {
+    // Counted by the system in 512 bytes.
+    u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512) < size(stat)
+}
+
 /// Permission bits with setuid, setgid and sticky.
 pub(super) fn mode(stat: &Stat) -> u32 {
     stat.st_mode & 0o7777

@@ -26,7 +26,7 @@ use super::{
     HeldDirectory, PRIVATE_FOLDER,
     handles::Handles,
     metadata,
-    platform::{self, HANDLE},
+    platform::{self, Extent, HANDLE},
     scan::{Listing, Scan},
 };
 use crate::index::{self, Root, RootIdentity, Seen};
@@ -210,7 +210,7 @@ impl Source {
         if seen.stat.mtime != entry.mtime {
             return Err(changed(entry, "it was written to after it was listed"));
         }
-        Ok(SourceFile { file: file.into(), seen })
+        Ok(SourceFile { file: file.into(), seen, sparse: metadata::is_sparse(&stat) })
     }
 
     /// The names of the operands, in order; none of a root.
@@ -359,6 +359,8 @@ fn changed(entry: &Entry, detail: impl std::fmt::Display) -> Problem {
 pub struct SourceFile {
     file: File,
     seen: Seen,
+    /// Whether it takes less space than it has bytes.
+    sparse: bool,
 }
 
 impl SourceFile {
@@ -366,6 +368,11 @@ impl SourceFile {
     /// no longer than what was listed saves the call that finds the end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully_at(&self.file, buffer, offset)
+    }
+
+    /// What the bytes at `offset` are, of which there are `most`, at least 1.
+    pub fn extent_at(&self, offset: u64, most: u64) -> Extent {
+        if self.sparse { platform::extent_at(self.file.as_fd(), offset, most) } else { Extent::Data(most) }
     }
 
     /// Whether nothing was written to the file since it was opened. Ask after reading: only then is what was

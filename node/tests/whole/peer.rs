@@ -139,8 +139,10 @@ impl PlayedSender {
 /// The test as a receiver that meets a real `ketch send`.
 pub(crate) struct PlayedReceiver {
     pub(crate) connection: Connection,
+    /// Brings the sender's data streams.
+    pub(crate) inbound: Inbound,
     secret: Secret,
-    _node: (Node, Inbound),
+    _node: Node,
 }
 
 impl PlayedReceiver {
@@ -151,7 +153,7 @@ impl PlayedReceiver {
     pub(crate) async fn dial_as(identity: Keypair, ticket: &Ticket) -> Self {
         let (node, inbound) = node(identity, None).await;
         let connection = node.dial(ticket.peer(), ticket.addresses().to_vec()).await.unwrap();
-        Self { connection, secret: *ticket.secret(), _node: (node, inbound) }
+        Self { connection, inbound, secret: *ticket.secret(), _node: node }
     }
 
     /// A stream that says nothing yet.

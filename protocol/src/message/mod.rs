@@ -230,7 +230,7 @@ pub struct Totals {
     pub problems: u64,
 }
 
-/// A run of consecutive numbers: entry ids, or range indexes within a file.
+/// A run of consecutive numbers: entry ids, or indexes of ranges or of bytes within a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// The first.
@@ -263,12 +263,23 @@ pub struct Want {
     pub digest: Vec<Run>,
     /// Entries of which it needs parts.
     pub parts: Vec<Parts>,
+    /// Entries whose recipe it needs, to make them from what it holds; as many at most.
+    pub delta: Vec<Run>,
+    /// Groups of chunks that it needs listed.
+    pub lists: Vec<Pieces>,
+    /// Pieces whose content it needs, none longer than [`crate::limits::RANGE_BYTES`].
+    pub pieces: Vec<Pieces>,
 }
 
 impl Want {
     /// Whether nothing is wanted.
     pub fn is_empty(&self) -> bool {
-        self.content.is_empty() && self.digest.is_empty() && self.parts.is_empty()
+        self.content.is_empty()
+            && self.digest.is_empty()
+            && self.parts.is_empty()
+            && self.delta.is_empty()
+            && self.lists.is_empty()
+            && self.pieces.is_empty()
     }
 }
 
@@ -282,6 +293,15 @@ pub struct Parts {
     pub content: Vec<Run>,
     /// Indexes of ranges whose hash is needed, to compare.
     pub digest: Vec<Run>,
+}
+
+/// Bytes of one file: at most [`crate::limits::PARTS_RUNS`] runs. A file that needs more is named again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pieces {
+    /// The file.
+    pub id: EntryId,
+    /// Bytes within it; each run is answered for itself.
+    pub bytes: Vec<Run>,
 }
 
 /// Why bytes are not a message.

@@ -14,8 +14,8 @@ use self::{
     },
 };
 use super::{
-    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Parts, Refuse, Run, Secret, SessionId,
-    Settled, TargetView, Totals, Want,
+    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Parts, Pieces, Refuse, Run, Secret,
+    SessionId, Settled, TargetView, Totals, Want,
 };
 use crate::{
     limits::{BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES, PARTS_RUNS, WINDOW_ENTRIES},
@@ -157,6 +157,12 @@ struct WireWant {
     digest: Vec<WireRun>,
     #[prost(message, repeated, tag = "3")]
     parts: Vec<WireParts>,
+    #[prost(message, repeated, tag = "4")]
+    delta: Vec<WireRun>,
+    #[prost(message, repeated, tag = "5")]
+    lists: Vec<WirePieces>,
+    #[prost(message, repeated, tag = "6")]
+    pieces: Vec<WirePieces>,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -167,6 +173,14 @@ struct WireParts {
     content: Vec<WireRun>,
     #[prost(message, repeated, tag = "3")]
     digest: Vec<WireRun>,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WirePieces {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(message, repeated, tag = "2")]
+    bytes: Vec<WireRun>,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -237,6 +251,9 @@ impl From<&Message> for Envelope {
                 content: runs_to_wire(&want.content),
                 digest: runs_to_wire(&want.digest),
                 parts: want.parts.iter().map(Into::into).collect(),
+                delta: runs_to_wire(&want.delta),
+                lists: want.lists.iter().map(Into::into).collect(),
+                pieces: want.pieces.iter().map(Into::into).collect(),
             }),
             Message::Settled(settled) => Body::Settled(settled.into()),
             Message::Done(counts) => Body::Done((*counts).into()),
@@ -458,6 +475,20 @@ impl From<&Parts> for WireParts {
     }
 }
 
+impl From<&Pieces> for WirePieces {
+    fn from(pieces: &Pieces) -> Self {
+        Self { id: pieces.id.0, bytes: runs_to_wire(&pieces.bytes) }
+    }
+}
+
+impl TryFrom<WirePieces> for Pieces {
+    type Error = MessageError;
+
+    fn try_from(pieces: WirePieces) -> Result<Self, MessageError> {
+        Ok(Self { id: EntryId(pieces.id), bytes: range_runs_from_wire(pieces.bytes)? })
+    }
+}
+
 impl TryFrom<WireWant> for Want {
     type Error = MessageError;
 
@@ -473,6 +504,9 @@ impl TryFrom<WireWant> for Want {
             content: wanted_from_wire(want.content)?,
             digest: wanted_from_wire(want.digest)?,
             parts: parts.collect::<Result<_, MessageError>>()?,
+            delta: wanted_from_wire(want.delta)?,
+            lists: want.lists.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
+            pieces: want.pieces.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
         })
     }
 }

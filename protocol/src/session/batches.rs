@@ -3,7 +3,7 @@
 use crate::{
     limits::PARTS_RUNS,
     manifest::EntryId,
-    message::{Fate, Fill, Parts, Run, Settled, Want},
+    message::{Fate, Fill, Parts, Pieces, Run, Settled, Want},
     path::EntryPath,
     problem::Problem,
 };
@@ -79,6 +79,28 @@ impl Wants {
         for index in 0..items {
             let part = |runs: &[Run]| runs.chunks(PARTS_RUNS).nth(index).unwrap_or_default().to_vec();
             self.push(Parts { id, content: part(content), digest: part(digest) });
+        }
+    }
+
+    pub(super) fn delta(&mut self, id: EntryId) {
+        self.fill.append(&mut self.want.delta, id.0);
+        self.cut_if_full();
+    }
+
+    pub(super) fn lists(&mut self, id: EntryId, bytes: &[Run]) {
+        self.push_pieces(id, bytes, |want| &mut want.lists);
+    }
+
+    pub(super) fn pieces(&mut self, id: EntryId, bytes: &[Run]) {
+        self.push_pieces(id, bytes, |want| &mut want.pieces);
+    }
+
+    /// Names the file as often as its runs need.
+    fn push_pieces(&mut self, id: EntryId, bytes: &[Run], list: fn(&mut Want) -> &mut Vec<Pieces>) {
+        for bytes in bytes.chunks(PARTS_RUNS) {
+            self.fill.add_runs(1 + bytes.len());
+            list(&mut self.want).push(Pieces { id, bytes: bytes.to_vec() });
+            self.cut_if_full();
         }
     }
 

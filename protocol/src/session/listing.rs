@@ -9,10 +9,11 @@ use super::{
     sender::{Action, Job, Wanted},
 };
 use crate::{
-    limits::{WANTS_PER_SPAN, WHOLE_BYTES},
+    chunk::ChunkSizes,
+    limits::{PIECES_PER_BYTE, RANGE_BYTES, WANTS_PER_SPAN, WHOLE_BYTES},
     manifest::{Entry, EntryId, EntryKind},
     message::{
-        Ask, Batch, Counts, Expand, Fill, List, Nodes, Parts, Policy, Removal, Root, Run, Settled,
+        Ask, Batch, Counts, Expand, Fill, List, Nodes, Parts, Pieces, Policy, Removal, Root, Run, Settled,
         TargetView, Totals, Want,
     },
     path::EntryPath,
@@ -194,7 +195,49 @@ impl Listing {
             self.count_wanted(id, &entry, spans.max(1))?;
             jobs.push(Job { id, entry, wanted: Wanted::Parts { content, digest } });
         }
+        for id in numbers(&want.delta) {
+            let (entry, _) = self.file_with_chunks(id)?;
+            self.count_wanted(id, &entry, Span::count(entry.size()))?;
+            jobs.push(Job { id, entry, wanted: Wanted::Recipe });
+        }
+        for Pieces { id, bytes } in want.lists {
+            let (entry, sizes) = self.file_with_chunks(id)?;
+            self.count_pieces(id, &entry, sizes, &bytes, sizes.most_of_group())?;
+            jobs.push(Job { id, entry, wanted: Wanted::Lists(bytes) });
+        }
+        for Pieces { id, bytes } in want.pieces {
+            let (entry, sizes) = self.file_with_chunks(id)?;
+            self.count_pieces(id, &entry, sizes, &bytes, RANGE_BYTES)?;
+            jobs.push(Job { id, entry, wanted: Wanted::Pieces(bytes) });
+        }
         Ok(jobs)
+    }
+
+    fn file_with_chunks(&self, id: EntryId) -> Result<(Arc<Entry>, ChunkSizes), Violation> {
+        let entry = self.file(id)?;
+        let sizes = ChunkSizes::of_file(entry.size()).ok_or(Violation::NoSuchPart(id))?;
+        Ok((entry, sizes))
+    }
+
+    /// Counts bytes that are wanted in runs of at most `longest`.
+    fn count_pieces(
+        &mut self,
+        id: EntryId,
+        entry: &Entry,
+        sizes: ChunkSizes,
+        bytes: &[Run],
+        longest: u64,
+    ) -> Result<(), Violation> {
+        let size = entry.size();
+        if bytes.iter().any(|run| run.numbers().end > size || run.count > longest) {
+            return Err(Violation::NoSuchPart(id));
+        }
+        let named = bytes.iter().map(|run| run.count).sum();
+        // An item that names nothing is a job all the same.
+        let (bytes, runs) = self.outstanding.count_pieces(id, named, bytes.len().max(1) as u64);
+        let bytes_allowed = PIECES_PER_BYTE.saturating_mul(size);
+        let runs_allowed = PIECES_PER_BYTE * sizes.most_chunks(size);
+        if bytes > bytes_allowed || runs > runs_allowed { Err(Violation::Greedy(id)) } else { Ok(()) }
     }
 
     fn count_wanted(&mut self, id: EntryId, entry: &Entry, spans: u64) -> Result<(), Violation> {

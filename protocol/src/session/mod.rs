@@ -39,12 +39,13 @@ pub use receiver::Receiver;
 pub use sender::Sender;
 
 use crate::{
+    delta::DeltaError,
     difference::{AskError, NarrowingError},
     manifest::{EntryId, OrderError},
     message::{Counts, Message, MessageError, Refuse},
     path::EntryPath,
     problem::{Blame, Reason},
-    record::segment::SegmentError,
+    record::{compressed::FrameError, segment::SegmentError},
 };
 
 /// How often a machine wants to be told the time: often enough that batched messages are not felt.
@@ -211,6 +212,9 @@ pub enum Violation {
     /// Bytes that are no segments.
     #[error(transparent)]
     Segment(#[from] SegmentError),
+    /// Bytes that are no frames of a compressed stream.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
     /// A manifest out of order.
     #[error("its manifest is out of order: {0}")]
     Order(#[from] OrderError),
@@ -234,6 +238,14 @@ pub enum Violation {
     /// Spans of an open entry were wanted more often than [`crate::limits::WANTS_PER_SPAN`].
     #[error("it wanted entry {0} again and again")]
     Greedy(EntryId),
+    /// What it says a file consists of can't be.
+    #[error("it describes entry {id} wrongly: {error}")]
+    Delta {
+        /// The file.
+        id: EntryId,
+        /// What is wrong.
+        error: DeltaError,
+    },
     /// Its account differs from ours.
     #[error("its account differs: {theirs:?}, here {ours:?}")]
     Account {

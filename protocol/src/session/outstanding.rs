@@ -18,6 +18,8 @@ pub(super) struct Outstanding {
 struct Open {
     entry: Arc<Entry>,
     wanted_spans: u64,
+    /// Bytes and runs of lists and pieces.
+    wanted_pieces: (u64, u64),
 }
 
 impl Outstanding {
@@ -37,7 +39,7 @@ impl Outstanding {
     pub(super) fn announce(&mut self, entry: Arc<Entry>) -> EntryId {
         let id = self.next_id();
         self.name_bytes += entry.name_bytes() as u64;
-        self.open.insert(id, Open { entry, wanted_spans: 0 });
+        self.open.insert(id, Open { entry, wanted_spans: 0, wanted_pieces: (0, 0) });
         self.announced += 1;
         id
     }
@@ -51,6 +53,16 @@ impl Outstanding {
         self.open.get_mut(&id).map_or(0, |open| {
             open.wanted_spans = open.wanted_spans.saturating_add(spans);
             open.wanted_spans
+        })
+    }
+
+    /// Counts bytes of an entry that are wanted in lists or pieces, and the runs that name them: how many were,
+    /// with these.
+    pub(super) fn count_pieces(&mut self, id: EntryId, bytes: u64, runs: u64) -> (u64, u64) {
+        self.open.get_mut(&id).map_or((0, 0), |open| {
+            let (all_bytes, all_runs) = open.wanted_pieces;
+            open.wanted_pieces = (all_bytes.saturating_add(bytes), all_runs.saturating_add(runs));
+            open.wanted_pieces
         })
     }
 

@@ -13,6 +13,7 @@ use super::{
     storing::Storing,
 };
 use crate::{
+    delta::Needs,
     difference::{Catalogue, Narrowing, RangeHash},
     limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
@@ -118,6 +119,10 @@ pub enum Outcome {
         /// Ranges whose hash is needed.
         digest: Vec<Run>,
     },
+    /// Its recipe is needed, to make it from what is there.
+    Delta,
+    /// Parts of it are needed, as its recipe says.
+    Needs(Needs),
 }
 
 impl From<Fate> for Outcome {

@@ -112,6 +112,12 @@ pub enum Wanted {
         /// Ranges to hash only.
         digest: Vec<Run>,
     },
+    /// What it consists of.
+    Recipe,
+    /// The chunks of these bytes, for each run.
+    Lists(Vec<Run>),
+    /// The content of these bytes, for each run.
+    Pieces(Vec<Run>),
 }
 
 /// The state machine. The default one waits for a receiver to ask.

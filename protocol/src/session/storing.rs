@@ -157,6 +157,11 @@ impl Storing {
             Outcome::Content | Outcome::ContentAgain => wants.content(id),
             Outcome::Digest => wants.digest(id),
             Outcome::Parts { content, digest } => wants.parts(id, &content, &digest),
+            Outcome::Delta => wants.delta(id),
+            Outcome::Needs(needs) => {
+                wants.lists(id, &needs.lists);
+                wants.pieces(id, &needs.pieces);
+            }
             Outcome::Created => self.settle(id, Fate::Created),
             Outcome::Updated => self.settle(id, Fate::Updated),
             Outcome::Described => self.settle(id, Fate::Described),

@@ -67,6 +67,38 @@ fn a_different_file_is_kept_and_named_otherwise() {
     assert_eq!(world.source.content_bytes, 0);
 }
 
+/// Bytes in which no part is like another.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1u64;
+    let mut next = || {
+        // xorshift64 (Marsaglia, "Xorshift RNGs", 2003).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..length.div_ceil(8)).flat_map(|_| next()).take(length).collect()
+}
+
+#[test]
+fn a_changed_file_is_made_from_its_old_version() {
+    let (small, large) = (noise(100_000), noise(9_000_000));
+    let with = |content: &[u8], byte: u8| [&content[..50_000], &[byte], &content[50_000..]].concat();
+    let mut world = World::onto(
+        tree([
+            ("large", file(with(&large, 1))),
+            ("same size", file(with(&small, 2))),
+            ("small", file(with(&small, 1))),
+        ]),
+        tree([("large", file(&large)), ("same size", file(with(&small, 3))), ("small", file(&small))]),
+    );
+    world.target.overwrite = true;
+    world.run_to_completion();
+    assert!(world.target.tree == world.source.tree, "the trees differ");
+    assert_eq!(world.counts().sent, 3);
+    assert!(world.source.content_bytes < 150_000, "{} bytes", world.source.content_bytes);
+}
+
 #[test]
 fn of_a_file_that_is_held_in_part_only_the_rest_is_fetched() {
     let size = 12 * RANGE_BYTES + 17;

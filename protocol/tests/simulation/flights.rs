@@ -6,7 +6,7 @@ use ketch_protocol::{
 };
 
 use super::{
-    tree::{Node, Tree, file, path, small_files},
+    tree::{Node, Tree, file, large_content, path, small_files},
     world::World,
 };
 
@@ -42,6 +42,20 @@ fn consent_adds_one_round_trip_to_a_copy_into_nothing() {
 fn consent_adds_nothing_where_content_must_be_wanted_anyway() {
     // ask; offer and manifest; accept and want; content; done; farewell.
     assert_eq!(flights(Consent::Pending, TargetView::Occupied), [6.0; 3]);
+}
+
+#[test]
+fn a_delta_adds_one_round_trip_for_the_recipe_and_one_for_lists() {
+    for (length, expected) in [(100_000, 8.0), (10_000_000, 10.0)] {
+        let old = large_content(length);
+        let mut new = old.clone();
+        new.insert(1_000, 7);
+        let mut world = World::onto([(path("f"), file(new))].into(), [(path("f"), file(old))].into());
+        world.target.overwrite = true;
+        world.run_to_completion();
+        // ask; offer and manifest; want; recipe; (want; list;) want; piece; done; farewell.
+        assert_eq!(world.flights(), expected, "{length}");
+    }
 }
 
 #[test]

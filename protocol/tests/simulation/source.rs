@@ -4,13 +4,19 @@ use std::{collections::BTreeMap, time::Duration};
 
 use futures::executor::block_on;
 use ketch_protocol::{
+    chunk::{ChunkSizes, Chunker},
+    delta::Describer,
+    hash::ContentHash,
     io::StreamKind,
     limits::BLOCK_BYTES,
     manifest::Entry,
-    message::{Claim, Fill, Frames, Message, Propose, Secret, SessionId, encode},
+    message::{Claim, Fill, Frames, Message, Propose, Run, Secret, SessionId, encode},
     path::EntryPath,
     problem::{Cause, Problem},
-    record::segment::{Span, put_aborted, put_begin, put_block_length, put_digest, put_end},
+    record::segment::{
+        Span, put_aborted, put_begin, put_block_length, put_digest, put_end, put_list, put_list_end,
+        put_part, put_piece, put_recipe,
+    },
     session::{
         Ending, Sender,
         sender::{Action, Input, Job, Wanted},
@@ -186,6 +192,10 @@ impl Source {
         let (content, digest): (Vec<u64>, Vec<u64>) = match &job.wanted {
             Wanted::Content => ((0..Span::count(size)).collect(), Vec::new()),
             Wanted::Digest => (Vec::new(), (0..Span::count(size)).collect()),
+            Wanted::Recipe | Wanted::Lists(_) | Wanted::Pieces(_) => {
+                let bytes = self.describe(job);
+                return self.say(&bytes, now, link);
+            }
             Wanted::Parts { content, digest } => (
                 content.iter().flat_map(|run| run.numbers()).collect(),
                 digest.iter().flat_map(|run| run.numbers()).collect(),
@@ -200,6 +210,44 @@ impl Source {
             let bytes = self.digest(job, span(index));
             self.say(&bytes, now, link);
         }
+    }
+
+    /// Whole segments of what a file is made of.
+    fn describe(&mut self, job: &Job) -> Vec<u8> {
+        let content = self.content(job).to_vec();
+        let sizes = ChunkSizes::of_file(content.len() as u64).unwrap();
+        let bytes = |run: &Run| &content[run.first as usize..run.numbers().end as usize];
+        let mut out = Vec::new();
+        match &job.wanted {
+            Wanted::Recipe => {
+                let mut describer = Describer::new(sizes);
+                describer.push(&content);
+                let recipe = describer.finish().unwrap();
+                put_recipe(&mut out, job.id, recipe.grain);
+                recipe.parts.into_iter().for_each(|part| put_part(&mut out, part));
+                put_end(&mut out, recipe.hash);
+            }
+            Wanted::Lists(runs) => runs.iter().for_each(|run| {
+                put_list(&mut out, job.id, *run);
+                let mut chunker = Chunker::new(sizes);
+                chunker.push(bytes(run), |chunk| put_part(&mut out, chunk));
+                chunker.finish(|chunk| put_part(&mut out, chunk));
+                put_list_end(&mut out);
+            }),
+            Wanted::Pieces(runs) => runs.iter().for_each(|run| {
+                put_piece(&mut out, job.id, *run);
+                bytes(run).chunks(BLOCK_BYTES).for_each(|block| {
+                    put_block_length(&mut out, block.len());
+                    out.extend_from_slice(block);
+                });
+                self.content_bytes += run.count;
+                put_end(&mut out, ContentHash::of_nothing());
+            }),
+            Wanted::Content | Wanted::Digest | Wanted::Parts { .. } => {
+                unreachable!("it has segments of its own")
+            }
+        }
+        out
     }
 
     /// Puts whole segments on the data streams in turn.
@@ -254,9 +302,13 @@ impl Source {
     }
 
     fn part(&self, job: &Job, span: Span) -> Vec<u8> {
-        let Some(Node::File(content)) = self.tree.get(&job.entry.path) else {
-            unreachable!("a job of a file")
-        };
-        content[span.offset() as usize..][..span.length() as usize].to_vec()
+        self.content(job)[span.offset() as usize..][..span.length() as usize].to_vec()
+    }
+
+    fn content(&self, job: &Job) -> &[u8] {
+        match self.tree.get(&job.entry.path) {
+            Some(Node::File(content)) => content,
+            Some(Node::Directory | Node::Link(_)) | None => unreachable!("a job of a file"),
+        }
     }
 }

@@ -9,6 +9,9 @@ use std::{
 
 use futures::executor::block_on;
 use ketch_protocol::{
+    chunk::{ChunkSizes, Chunker},
+    delta::{Assembly, Needs, OldBuilder, Origin, Recipe},
+    hash::Hasher,
     io::StreamKind,
     manifest::{Entry, EntryId, EntryKind},
     message::{Ask, Counts, Frames, Message, Run, TargetView, encode},
@@ -23,7 +26,7 @@ use ketch_protocol::{
 
 use super::{
     Side,
-    incoming::{Arrived, Incoming},
+    incoming::{Arrived, Incoming, What},
     link::{CONTROL, Link},
     tree::{Node, Tree, catalogue},
 };
@@ -62,7 +65,19 @@ pub(crate) struct Target {
     announced: u64,
     partial: BTreeMap<EntryId, BTreeMap<u64, Vec<u8>>>,
     digests: BTreeMap<EntryId, BTreeSet<u64>>,
+    rebuilds: BTreeMap<EntryId, Rebuild>,
 }
+
+/// A file that is made from its old version.
+struct Rebuild {
+    assembly: Assembly,
+    old: Vec<u8>,
+    new: Vec<u8>,
+    awaited_bytes: u64,
+}
+
+/// Files of fewer bytes are fetched whole.
+const REBUILT_BYTES: usize = 16 * 1024;
 
 impl Target {
     /// A driver that waits for a proposal.
@@ -90,6 +105,7 @@ impl Target {
             announced: 0,
             partial: BTreeMap::new(),
             digests: BTreeMap::new(),
+            rebuilds: BTreeMap::new(),
         }
     }
 
@@ -236,6 +252,7 @@ impl Target {
                 Outcome::Digest
             }
             Some(_) if !self.overwrite => exists(&entry),
+            Some(Node::File(old)) if old.len() >= REBUILT_BYTES => self.rebuild(id, size, old),
             Some(_) | None => match self.held.get(&entry.path) {
                 Some(held) => {
                     self.partial.insert(id, held.clone());
@@ -272,11 +289,10 @@ impl Target {
         self.streams = streams;
     }
 
-    fn take(&mut self, arrived: Arrived) -> Option<(EntryId, Outcome)> {
-        let id = arrived.id();
+    fn take(&mut self, Arrived { id, what }: Arrived) -> Option<(EntryId, Outcome)> {
         let entry = Arc::clone(self.planned.get(&id)?);
-        let outcome = match arrived {
-            Arrived::Content { span, content, hash, .. } => {
+        let outcome = match what {
+            What::Content { span, content, hash } => {
                 let mut hasher = span.hasher(entry.size());
                 hasher.update(&content);
                 if hasher.finish() != hash {
@@ -285,19 +301,76 @@ impl Target {
                     self.store(id, &entry, span, content)?
                 }
             }
-            Arrived::Aborted { cause, .. } => problem(&entry, cause),
-            Arrived::Digest { span, hash, .. } => {
+            What::Aborted(cause) => problem(&entry, cause),
+            What::Digest { span, hash } => {
                 let Some(Node::File(content)) = self.tree.get(&entry.path) else { return None };
                 let mut hasher = span.hasher(entry.size());
                 hasher.update(&content[span.offset() as usize..][..span.length() as usize]);
                 self.compare(id, &entry, span, hasher.finish() == hash)?
             }
+            What::Recipe { grain, parts, hash } => {
+                let assembly = &mut self.rebuilds.get_mut(&id)?.assembly;
+                let needs = assembly.hear_recipe(Recipe { grain, parts, hash }).unwrap();
+                self.go_on(id, &entry, needs)?
+            }
+            What::List { bytes, chunks } => {
+                let needs = self.rebuilds.get_mut(&id)?.assembly.hear_list(bytes.first, &chunks).unwrap();
+                self.go_on(id, &entry, needs)?
+            }
+            What::Piece { bytes, content } => {
+                let rebuild = self.rebuilds.get_mut(&id)?;
+                rebuild.new[bytes.first as usize..][..content.len()].copy_from_slice(&content);
+                rebuild.awaited_bytes -= bytes.count;
+                self.go_on(id, &entry, Needs::default())?
+            }
         };
-        let again = matches!(outcome, Outcome::ContentAgain);
-        if !again {
+        if matches!(
+            outcome,
+            Outcome::Created
+                | Outcome::Updated
+                | Outcome::Described
+                | Outcome::Kept
+                | Outcome::Skipped
+                | Outcome::Problem(_)
+        ) {
             self.planned.remove(&id);
         }
         Some((id, outcome))
+    }
+
+    fn rebuild(&mut self, id: EntryId, size: u64, old: Vec<u8>) -> Outcome {
+        let sizes = ChunkSizes::of_file(size).unwrap();
+        let (mut chunker, mut builder) = (Chunker::new(sizes), OldBuilder::default());
+        chunker.push(&old, |chunk| builder.push(chunk));
+        chunker.finish(|chunk| builder.push(chunk));
+        let (assembly, new) = (Assembly::new(size, sizes, builder.finish()), vec![0; size as usize]);
+        self.rebuilds.insert(id, Rebuild { assembly, old, new, awaited_bytes: 0 });
+        Outcome::Delta
+    }
+
+    /// Wants what is needed next, or makes the file when that is nothing.
+    fn go_on(&mut self, id: EntryId, entry: &Entry, needs: Needs) -> Option<Outcome> {
+        let rebuild = self.rebuilds.get_mut(&id)?;
+        rebuild.awaited_bytes += needs.pieces.iter().map(|piece| piece.count).sum::<u64>();
+        if needs != Needs::default() {
+            return Some(Outcome::Needs(needs));
+        }
+        if rebuild.awaited_bytes > 0 || !rebuild.assembly.is_described() {
+            return None;
+        }
+        let Rebuild { assembly, old, mut new, .. } = self.rebuilds.remove(&id)?;
+        let delta = assembly.finish().unwrap();
+        for step in delta.steps {
+            if let Origin::Old(offset) = step.origin {
+                let from = &old[offset as usize..][..step.length as usize];
+                new[step.offset as usize..][..step.length as usize].copy_from_slice(from);
+            }
+        }
+        let mut hasher = Hasher::whole();
+        hasher.update(&new);
+        assert_eq!(hasher.finish(), delta.hash, "what was made is not what was described");
+        self.tree.insert(entry.path.clone(), Node::File(new));
+        Some(Outcome::Updated)
     }
 
     fn store(&mut self, id: EntryId, entry: &Entry, span: Span, content: Vec<u8>) -> Option<Outcome> {
@@ -326,7 +399,14 @@ impl Target {
         left.remove(&span.index());
         if !equal {
             self.digests.remove(&id);
-            return Some(if self.overwrite { Outcome::ContentAgain } else { exists(entry) });
+            let there = self.tree.get(&entry.path).cloned();
+            return Some(match there {
+                Some(Node::File(old)) if self.overwrite && old.len() >= REBUILT_BYTES => {
+                    self.rebuild(id, entry.size(), old)
+                }
+                Some(_) | None if self.overwrite => Outcome::ContentAgain,
+                Some(_) | None => exists(entry),
+            });
         }
         left.is_empty().then_some(Outcome::Kept)
     }

@@ -8,13 +8,13 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, chmod, fallocate,
-        linkat, openat, openat2, renameat_with, statx, syncfs, unlinkat,
+        AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, StatxFlags, chmod,
+        fallocate, linkat, openat, openat2, renameat_with, seek, statx, syncfs, unlinkat,
     },
     io::Errno,
 };
 
-use super::{FileSystem, walk_beneath};
+use super::{Extent, FileSystem, walk_beneath};
 
 /// How a directory is held: it needs no permission to read it, so execute-only directories work.
 pub(crate) const HANDLE: OFlags = OFlags::PATH;
@@ -41,7 +41,7 @@ pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> 
 /// A file of mode 0600 in `directory` without a name, for [`link_nameless`]; `None` where the file system
 /// has none.
 pub(crate) fn make_nameless(directory: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => Ok(Some(file)),
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
@@ -95,6 +95,21 @@ pub(crate) fn file_system(handle: BorrowedFd<'_>) -> Result<FileSystem, Errno> {
 /// Writes everything stored on the file system of `handle` to its disk.
 pub(crate) fn sync_file_system(handle: BorrowedFd<'_>) -> Result<(), Errno> {
     syncfs(handle)
+}
+
+/// What the bytes at `offset` are, of which there are `most`. A file system that does not tell has no holes.
+pub(crate) fn extent_at(file: BorrowedFd<'_>, offset: u64, most: u64) -> Extent {
+    let until = |place: u64| place.saturating_sub(offset).min(most);
+    match seek(file, SeekFrom::Data(offset)) {
+        Ok(data) if data > offset => Extent::Hole(until(data)),
+        Ok(_) => match seek(file, SeekFrom::Hole(offset)) {
+            Ok(hole) if hole > offset => Extent::Data(until(hole)),
+            Ok(_) | Err(_) => Extent::Data(most),
+        },
+        // No data follows.
+        Err(Errno::NXIO) => Extent::Hole(most),
+        Err(_) => Extent::Data(most),
+    }
 }
 
 /// Sets the mode of the file or directory `leaf` in `parent`, also when it can't be read. A symlink is

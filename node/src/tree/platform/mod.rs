@@ -16,13 +16,13 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    HANDLE, change_mode, file_system, link_nameless, make_nameless, open_beneath, punch_hole, rename_to_free,
-    sync_file_system,
+    HANDLE, change_mode, extent_at, file_system, link_nameless, make_nameless, open_beneath, punch_hole,
+    rename_to_free, sync_file_system,
 };
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::{
-    HANDLE, change_mode, file_system, link_nameless, make_nameless, open_beneath, punch_hole, rename_to_free,
-    sync_file_system,
+    HANDLE, change_mode, extent_at, file_system, link_nameless, make_nameless, open_beneath, punch_hole,
+    rename_to_free, sync_file_system,
 };
 
 /// Tells mounted file systems apart: two directories with equal values can rename into each other.
@@ -30,6 +30,15 @@ pub(super) use portable::{
 pub(super) struct FileSystem {
     device: u64,
     mount: u64,
+}
+
+/// Bytes of a file that follow each other, at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// They take space.
+    Data(u64),
+    /// They take none and read as zeros.
+    Hole(u64),
 }
 
 /// Opens `path` below `root` one component at a time, following no symlink. An empty path is `root` itself.

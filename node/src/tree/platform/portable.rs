@@ -7,7 +7,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{FileSystem, walk_beneath};
+use super::{Extent, FileSystem, walk_beneath};
 
 /// How a directory is held.
 pub(crate) const HANDLE: OFlags = OFlags::RDONLY;
@@ -47,6 +47,11 @@ pub(crate) fn file_system(handle: BorrowedFd<'_>) -> Result<FileSystem, Errno> {
 pub(crate) fn sync_file_system(_handle: BorrowedFd<'_>) -> Result<(), Errno> {
     rustix::fs::sync();
     Ok(())
+}
+
+/// Holes are not looked for here.
+pub(crate) fn extent_at(_file: BorrowedFd<'_>, _offset: u64, most: u64) -> Extent {
+    Extent::Data(most)
 }
 
 /// Sets the mode of the file or directory `leaf` in `parent`.

@@ -107,7 +107,7 @@ impl Target {
 
 impl Shared {
     /// Opens the regular file at `path` for reading.
-    fn open_existing(&self, path: &EntryPath) -> Result<File, Errno> {
+    pub(super) fn open_existing(&self, path: &EntryPath) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let directory = self.directory_above(path)?;
         let file = self.handles.with_room(|| openat(&directory.handle, path.leaf(), flags, Mode::empty()))?;

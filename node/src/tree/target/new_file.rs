@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::Write as _,
+    io::{self, Write as _},
     os::fd::{AsFd as _, OwnedFd},
     sync::Arc,
 };
@@ -79,6 +79,11 @@ impl NewFile {
         self.length = end;
         self.ends_with_hole |= length > 0;
         Ok(())
+    }
+
+    /// Another handle on the file, for threads that write and read it in any order.
+    pub(super) fn handle(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 
     /// Gives the file its mode, its time and then its name. After a problem of [`Cause::Metadata`] it is

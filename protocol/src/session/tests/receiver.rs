@@ -197,7 +197,7 @@ fn wants_of_a_batch_go_out_together() {
     let outcomes =
         [(0, Outcome::Content), (1, Outcome::Content), (2, Outcome::Digest), (4, Outcome::ContentAgain)];
     let content = vec![Run { first: 0, count: 2 }, Run { first: 4, count: 1 }];
-    let expected = Want { content, digest: runs(2, 1), parts: Vec::new() };
+    let expected = Want { content, digest: runs(2, 1), ..Want::default() };
     assert_eq!(note(&mut receiver, &outcomes), [Action::Send(Message::Want(expected))]);
 }
 

@@ -7,9 +7,9 @@ use super::{
 use crate::{
     limits::{
         BATCH_ENTRIES, BATCH_PROBLEMS, CONSENT_TIMEOUT_S, HELLO_TIMEOUT_S, KEEP_ALIVE_S, MESSAGE_BYTES,
-        RANGE_BYTES, SILENCE_TIMEOUT_S, WANTS_PER_SPAN, WHOLE_BYTES, WINDOW_ENTRIES,
+        PIECES_PER_BYTE, RANGE_BYTES, SILENCE_TIMEOUT_S, WANTS_PER_SPAN, WHOLE_BYTES, WINDOW_ENTRIES,
     },
-    message::{Fate, Parts, encode},
+    message::{Fate, Parts, Pieces, encode},
 };
 
 /// A sender that has been asked and has admitted.
@@ -122,6 +122,65 @@ fn only_open_files_and_their_ranges_can_be_wanted() {
     }
     let legal = hear(&mut listed(&entries), parts(2, runs(0, ranges), runs(ranges - 1, 1)));
     assert_eq!(jobs(&legal).len(), 1);
+}
+
+fn lists(id: u64, bytes: Vec<Run>) -> Message {
+    Message::Want(Want { lists: vec![Pieces { id: EntryId(id), bytes }], ..Want::default() })
+}
+
+fn pieces(id: u64, bytes: Vec<Run>) -> Message {
+    Message::Want(Want { pieces: vec![Pieces { id: EntryId(id), bytes }], ..Want::default() })
+}
+
+fn delta(id: u64) -> Message {
+    Message::Want(Want { delta: runs(id, 1), ..Want::default() })
+}
+
+#[test]
+fn only_what_a_file_has_can_be_wanted_of_its_delta() {
+    let size = 3 * RANGE_BYTES;
+    let endless = entry("endless", EntryKind::File { size: 1 << 40 });
+    let entries = [entry("d", EntryKind::Directory), endless, entry("f", EntryKind::File { size })];
+    let cases = [
+        (delta(0), Violation::NoSuchPart(EntryId(0))),
+        (delta(1), Violation::NoSuchPart(EntryId(1))),
+        (delta(3), Violation::NotOpen(EntryId(3))),
+        (lists(0, runs(0, 1)), Violation::NoSuchPart(EntryId(0))),
+        (lists(1, runs(0, 1)), Violation::NoSuchPart(EntryId(1))),
+        (lists(2, runs(size, 1)), Violation::NoSuchPart(EntryId(2))),
+        (pieces(2, runs(0, size + 1)), Violation::NoSuchPart(EntryId(2))),
+        (pieces(2, runs(0, RANGE_BYTES + 1)), Violation::NoSuchPart(EntryId(2))),
+        (pieces(2, runs(u64::MAX - 1, 1)), Violation::NoSuchPart(EntryId(2))),
+    ];
+    for (message, expected) in cases {
+        let actions = hear(&mut listed(&entries), message.clone());
+        assert_eq!(*violation(&actions), expected, "{message:?}");
+    }
+    let all = runs(0, size);
+    let rest = runs(2 * RANGE_BYTES, RANGE_BYTES);
+    for (message, wanted) in [
+        (delta(2), Wanted::Recipe),
+        (lists(2, all.clone()), Wanted::Lists(all)),
+        (pieces(2, rest.clone()), Wanted::Pieces(rest)),
+    ] {
+        let jobs = jobs(&hear(&mut listed(&entries), message));
+        assert_eq!(jobs.into_iter().map(|job| job.wanted).collect::<Vec<_>>(), [wanted]);
+    }
+}
+
+#[test]
+fn pieces_that_are_wanted_again_and_again_are_refused() {
+    let whole = || pieces(0, runs(0, RANGE_BYTES));
+    let mut sender = listed(&[entry("f", EntryKind::File { size: RANGE_BYTES })]);
+    for _ in 0..PIECES_PER_BYTE {
+        assert_eq!(jobs(&hear(&mut sender, whole())).len(), 1);
+    }
+    assert_eq!(*violation(&hear(&mut sender, whole())), Violation::Greedy(EntryId(0)));
+
+    let mut sender = listed(&[entry("f", EntryKind::File { size: RANGE_BYTES })]);
+    let nothing = vec![Pieces { id: EntryId(0), bytes: Vec::new() }; 4_000];
+    let nothing = Message::Want(Want { pieces: nothing, ..Want::default() });
+    assert_eq!(*violation(&hear(&mut sender, nothing)), Violation::Greedy(EntryId(0)));
 }
 
 #[test]

@@ -1,0 +1,161 @@
+//! A file that is made from its old version and pieces of the new one.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt as _,
+    sync::{Mutex, PoisonError},
+};
+
+use ketch_protocol::{manifest::Entry, message::Fate, path::EntryPath, problem::Cause};
+use rustix::fs::fstat;
+
+use super::{
+    NewFile, Target,
+    trouble::{Trouble, errno, write_trouble},
+};
+use crate::tree::{metadata, source::read_fully_at};
+
+/// The old version under the entry's name, and the new one on its way to it. Shared by the threads that write
+/// pieces. Dropped before [`Rebuild::commit`], it leaves the old version as it is and nothing else.
+#[derive(Debug)]
+pub struct Rebuild {
+    path: EntryPath,
+    old: File,
+    old_size: u64,
+    /// Zeros are left out of the new version where the old one has holes.
+    sparse: bool,
+    new: File,
+    /// Until it is committed.
+    named: Mutex<Option<NewFile>>,
+}
+
+impl Target {
+    /// Begins a file that is to replace the one under its name, read meanwhile. `None` when there is no file
+    /// that can be read.
+    pub fn rebuild(&self, entry: &Entry) -> Result<Option<Rebuild>, Trouble> {
+        let Ok(old) = self.0.open_existing(&entry.path) else { return Ok(None) };
+        let trouble = |error: io::Error| write_trouble(&entry.path, "making the file", errno(&error));
+        let stat = fstat(&old).map_err(|error| write_trouble(&entry.path, "making the file", error))?;
+        let named = self.create(entry)?;
+        let new = named.handle().map_err(trouble)?;
+        // To its length at once: what nobody writes to stays a hole.
+        new.set_len(entry.size()).map_err(trouble)?;
+        let (path, named) = (entry.path.clone(), Mutex::new(Some(named)));
+        let (old_size, sparse) = (metadata::size(&stat), metadata::is_sparse(&stat));
+        Ok(Some(Rebuild { path, old, old_size, sparse, new, named }))
+    }
+}
+
+impl Rebuild {
+    /// Length of the old version when it was opened, in bytes.
+    pub fn old_size(&self) -> u64 {
+        self.old_size
+    }
+
+    /// Reads the old version at `offset` bytes into `buffer`; fewer bytes than it holds only at its end.
+    pub fn read_old(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_fully_at(&self.old, buffer, offset)
+    }
+
+    /// Reads what is written of the new version likewise.
+    pub fn read_new(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_fully_at(&self.new, buffer, offset)
+    }
+
+    /// Writes a part of the new version, to where nothing was written before.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Trouble> {
+        if self.sparse && bytes.iter().all(|&byte| byte == 0) {
+            return Ok(());
+        }
+        let written = self.new.write_all_at(bytes, offset);
+        written.map_err(|error| write_trouble(&self.path, "writing", errno(&error)))
+    }
+
+    /// Puts the new version in the place of the old one, as [`NewFile::commit`] does; once.
+    pub fn commit(&self) -> Result<Fate, Trouble> {
+        // Nothing panics while it is locked.
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match named {
+            Some(named) => named.commit(),
+            None => Err(Trouble::problem(&self.path, Cause::Unwritable, "it was made before")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use ketch_protocol::manifest::{EntryKind, Timestamp};
+
+    use super::*;
+    use crate::tree::{Durability, Handling, Options};
+
+    fn target(folder: &std::path::Path) -> Target {
+        Target::open(folder, Options { handling: Handling::receiving(true), durability: Durability::None })
+            .unwrap()
+    }
+
+    fn entry(size: u64) -> Entry {
+        let path = EntryPath::parse(b"f").unwrap();
+        Entry::new(path, EntryKind::File { size }, 0o640, Timestamp { seconds: 9, nanoseconds: 0 })
+    }
+
+    #[test]
+    fn the_old_version_stays_until_the_new_one_is_committed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("f");
+        fs::write(&at, "old").unwrap();
+        let target = target(folder.path());
+        let rebuild = target.rebuild(&entry(6)).unwrap().unwrap();
+        rebuild.write_at(3, b"new").unwrap();
+        let mut buffer = [0; 6];
+        assert_eq!((rebuild.old_size(), rebuild.read_old(&mut buffer, 0).unwrap()), (3, 3));
+        rebuild.write_at(0, &buffer[..3]).unwrap();
+        assert_eq!(rebuild.read_new(&mut buffer, 0).unwrap(), 6);
+        assert_eq!((&buffer, fs::read(&at).unwrap()), (b"oldnew", b"old".to_vec()));
+
+        rebuild.commit().unwrap();
+        assert_eq!(fs::read(&at).unwrap(), b"oldnew");
+        assert!(rebuild.commit().is_err());
+        target.finish();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn one_that_is_dropped_leaves_the_old_version_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("f");
+        fs::write(&at, "old").unwrap();
+        let target = target(folder.path());
+        drop(target.rebuild(&entry(2)).unwrap());
+        target.finish();
+        assert_eq!(fs::read(&at).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_a_file_can_be_the_old_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = target(folder.path());
+        assert!(target.rebuild(&entry(1)).unwrap().is_none());
+        fs::create_dir(folder.path().join("f")).unwrap();
+        assert!(target.rebuild(&entry(1)).unwrap().is_none());
+    }
+
+    #[test]
+    fn holes_of_the_old_version_stay_holes() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("f");
+        File::create(&at).unwrap().set_len(1 << 20).unwrap();
+        let rebuild = target(folder.path()).rebuild(&entry(1 << 20)).unwrap().unwrap();
+        rebuild.write_at(0, &vec![0; 1 << 20]).unwrap();
+        rebuild.write_at(0, b"x").unwrap();
+        rebuild.commit().unwrap();
+        let stored = fs::metadata(&at).unwrap();
+        assert_eq!(stored.len(), 1 << 20);
+        assert!(stored.blocks() * 512 <= 64 * 1024, "{} blocks", stored.blocks());
+    }
+}
