@@ -1,12 +1,12 @@
 //! Compares announced entries with the target, in their order: the blocking work between the manifest and
 //! the content, and at the end the removal of what was not listed.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use ketch_protocol::{
     difference::Narrowing,
     manifest::{Entry, EntryId},
-    message::{Removal, Run, Totals},
+    message::{Fate, Removal, Run, Totals},
     path::EntryPath,
     problem::{Cause, Problem, Reason},
     record::segment::Span,
@@ -16,6 +16,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     beside::{Beside, approve},
+    moves::{Moves, copy},
     rebuilding::Job,
     receiving::Work,
     registry::{self, Awaited, Incoming},
@@ -65,6 +66,8 @@ pub(super) struct Task {
     pub(super) free_bytes: u64,
     /// What is to be removed.
     pub(super) removal: Removal,
+    /// Whether content that is missing is looked for under other names of the target.
+    pub(super) find_moves: bool,
 }
 
 /// Plans one batch after another until the session ends or everything is in place.
@@ -73,6 +76,7 @@ pub(super) fn plan_all(task: Task, mut orders: mpsc::UnboundedReceiver<Order>, r
     let mut planning = Planning {
         space: Space { free_bytes: task.free_bytes, needed_bytes: 0 },
         beside: comparison.beside(task.removal),
+        moves: comparison.moves(task.find_moves),
         task,
         own_entries: comparison.own_entries,
         waiting: Vec::new(),
@@ -121,6 +125,12 @@ impl Comparison {
         self.spared.iter().for_each(|path| beside.spare(path));
         beside
     }
+
+    /// What may be found again under other names.
+    pub(super) fn moves(&self, find_moves: bool) -> Moves {
+        let own = self.narrowing.iter().filter(|_| find_moves);
+        Moves::of(own.flat_map(|narrowing| narrowing.unmatched_entries()))
+    }
 }
 
 /// Plans one batch after another.
@@ -130,6 +140,7 @@ struct Planning<I: Iterator> {
     own_entries: u64,
     /// What the target has beside what is announced.
     beside: Beside<I>,
+    moves: Moves,
     /// What can be planned only after others.
     waiting: Vec<(EntryId, Arc<Entry>, Waits)>,
     approved: Option<Approved>,
@@ -215,12 +226,15 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         let target = &self.task.store.target;
         match target.plan_beside(entry, own.as_ref())? {
             Plan::Settled(fate) => Ok(Some(fate.into())),
-            Plan::Rebuild if self.task.store.delta => {
+            Plan::Rebuild if self.task.store.delta && self.moves.find(entry).is_none() => {
                 self.space.need(entry, entry.size())?;
                 self.rebuilds.push((id, Arc::clone(entry)));
                 Ok(None)
             }
-            Plan::Content | Plan::Rebuild => self.plan_content(id, entry, awaited),
+            Plan::Content | Plan::Rebuild => match self.find_moved(entry)? {
+                Some(fate) => Ok(Some(fate.into())),
+                None => self.plan_content(id, entry, awaited),
+            },
             Plan::Compare => match target.existing(entry) {
                 Ok(existing) => {
                     let comparison = registry::Comparison::new(Arc::clone(entry), existing);
@@ -244,6 +258,19 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
                 Ok(Some(outcome))
             }
         }
+    }
+
+    /// Stores a file with content that the target has under another name.
+    fn find_moved(&mut self, entry: &Entry) -> Result<Option<Fate>, Trouble> {
+        let (Some(from), Some(hash)) = (self.moves.find(entry), entry.hash) else { return Ok(None) };
+        self.space.need(entry, entry.size())?;
+        let store = &self.task.store;
+        let fate = copy(&store.target, from, entry)?;
+        if fate.is_some() {
+            store.remember(entry, hash);
+            store.found_bytes.fetch_add(entry.size(), Ordering::Relaxed);
+        }
+        Ok(fate)
     }
 
     /// Links to a file that is there; one that is still to come is waited for.
