@@ -32,8 +32,9 @@ use tokio_util::sync::CancellationToken;
 use args::{Arguments, Command};
 use exit::Exit;
 
-/// Threads that may block on files at once: the streams of some sessions, with their planners and scans.
-const BLOCKING_THREADS: usize = 64;
+/// Threads that may block on files at once. A node that serves may have 64 sessions, each with a planner that
+/// keeps its thread to the end; the others serve streams and scans, and are only made when they are needed.
+const BLOCKING_THREADS: usize = 256;
 
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {

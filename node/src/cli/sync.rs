@@ -141,8 +141,8 @@ mod tests {
 
     fn parse(line: &[&str]) -> args::Sync {
         let line = ["ketch", "sync"].iter().chain(line);
-        let command = args::Arguments::try_parse_from(line).unwrap().command;
-        let args::Command::Sync(sync) = command else { panic!("another command") };
+        let parsed = args::Arguments::try_parse_from(line).unwrap().command;
+        let args::Command::Sync(sync) = parsed else { panic!("{parsed:?}") };
         *sync
     }
 

@@ -40,14 +40,6 @@ pub(super) struct Router(Arc<Mutex<Routes>>);
 
 type Routes = HashMap<(PeerId, SessionId), mpsc::Sender<DataStream>>;
 
-/// A data stream that has said whose it is.
-#[derive(Debug)]
-pub(super) struct DataStream {
-    pub(super) stream: Stream,
-    /// Whether it carries frames of a compressor.
-    pub(super) is_compressed: bool,
-}
-
 impl Router {
     /// Takes the data streams of a session from now on; `None` where one of this name runs already.
     pub(super) fn register(&self, peer: PeerId, session: SessionId) -> Option<DataStreams> {
@@ -68,6 +60,14 @@ impl Router {
             let _ = deliver.send(stream).await;
         }
     }
+}
+
+/// A data stream that said what it is.
+#[derive(Debug)]
+pub(super) struct DataStream {
+    pub(super) stream: Stream,
+    /// Whether it carries frames that are to be unpacked.
+    pub(super) compressed: bool,
 }
 
 /// The data streams of one session. Once this is dropped those that come are reset.
@@ -140,14 +140,20 @@ impl<'a> Arrivals<'a> {
         self.sorting.spawn(async move {
             let _place = place;
             let limit = Duration::from_secs(HELLO_TIMEOUT_S);
-            let (session, is_compressed) = match timeout(limit, StreamKind::read(&mut stream)).await {
-                Ok(Ok(StreamKind::Control)) => return Some((connection, stream)),
-                Ok(Ok(StreamKind::Data(session))) => (session, false),
-                Ok(Ok(StreamKind::Compressed(session))) => (session, true),
-                Ok(Err(_)) | Err(_) => return None,
-            };
-            router.deliver(connection.peer(), session, DataStream { stream, is_compressed }).await;
-            None
+            match timeout(limit, StreamKind::read(&mut stream)).await {
+                Ok(Ok(StreamKind::Control)) => Some((connection, stream)),
+                Ok(Ok(StreamKind::Data(session))) => {
+                    let stream = DataStream { stream, compressed: false };
+                    router.deliver(connection.peer(), session, stream).await;
+                    None
+                }
+                Ok(Ok(StreamKind::Compressed(session))) => {
+                    let stream = DataStream { stream, compressed: true };
+                    router.deliver(connection.peer(), session, stream).await;
+                    None
+                }
+                Ok(Err(_)) | Err(_) => None,
+            }
         });
     }
 }

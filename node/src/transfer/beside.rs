@@ -12,6 +12,9 @@ use ketch_protocol::{
 
 use crate::tree::{Approved, Extras};
 
+/// Paths named to whoever wanted to remove too much: a dry run shows all.
+const PATHS_NAMED: usize = 8;
+
 /// Walks through what of the target equals nothing of the sender, and keeps what the sender does not have.
 pub(super) struct Beside<I: Iterator> {
     own: Peekable<I>,
@@ -68,8 +71,19 @@ pub(super) fn approve(
         let detail = format!("all {own_entries} entries of the target would be removed");
         return Err(Stop::new(Reason::EmptySource, detail));
     }
+    let named = name_some(extras.paths());
     let approved = extras.approve(own_entries, limit);
-    approved.map(Some).map_err(|refused| Stop::new(Reason::RemovalLimit, refused))
+    approved.map(Some).map_err(|refused| Stop::new(Reason::RemovalLimit, format_args!("{refused}: {named}")))
+}
+
+/// The first paths, and how many more there are.
+fn name_some<'a>(mut paths: impl ExactSizeIterator<Item = &'a EntryPath>) -> String {
+    let named: Vec<_> = paths.by_ref().take(PATHS_NAMED).map(|path| format!("\"{path}\"")).collect();
+    let more = match paths.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    named.join(", ") + &more
 }
 
 #[cfg(test)]
@@ -114,7 +128,16 @@ mod tests {
         assert_eq!(judge(forced, 0), Ok(Some(1)));
         assert_eq!(judge(Removal::Nothing, 0), Ok(None));
         let none = Removal::Extra { limit: RemovalLimit::Entries(0), force_empty: false };
-        assert_eq!(judge(none, 1).unwrap_err().reason, Reason::RemovalLimit);
+        let refused = judge(none, 1).unwrap_err();
+        assert_eq!(refused.reason, Reason::RemovalLimit);
+        assert!(refused.detail.ends_with(": \"a\""), "{}", refused.detail);
+    }
+
+    #[test]
+    fn some_paths_are_named_and_the_rest_is_counted() {
+        let paths: Vec<_> = (0..10).map(|name| path(&name.to_string())).collect();
+        assert_eq!(name_some(paths[..2].iter()), "\"0\", \"1\"");
+        assert!(name_some(paths.iter()).ends_with("\"7\" and 2 more"));
     }
 
     #[test]

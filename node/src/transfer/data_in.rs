@@ -15,9 +15,9 @@ use super::{
 };
 
 /// Stores what a data stream of the session brings.
-pub(super) async fn bring(arrived: DataStream, store: Arc<Store>, report: mpsc::Sender<Work>) {
-    let DataStream { mut stream, is_compressed } = arrived;
-    let storing = if is_compressed { Storing::compressed(store) } else { Ok(Storing::new(store)) };
+pub(super) async fn bring(brought: DataStream, store: Arc<Store>, report: mpsc::Sender<Work>) {
+    let DataStream { mut stream, compressed } = brought;
+    let storing = if compressed { Storing::compressed(store) } else { Ok(Storing::new(store)) };
     let storing = match storing {
         Ok(storing) => Arc::new(Mutex::new(storing)),
         Err(error) => {

@@ -17,6 +17,7 @@ mod event;
 mod known_tree;
 mod line;
 mod listing;
+mod moves;
 mod offer;
 mod places;
 mod planning;

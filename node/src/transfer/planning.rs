@@ -1,12 +1,12 @@
 //! Compares announced entries with the target, in their order: the blocking work between the manifest and
 //! the content, and at the end the removal of what was not listed.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use ketch_protocol::{
     difference::Narrowing,
     manifest::{Entry, EntryId},
-    message::{Removal, Run, Totals},
+    message::{Fate, Removal, Run, Totals},
     path::EntryPath,
     problem::{Cause, Problem, Reason},
     record::segment::Span,
@@ -16,6 +16,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     beside::{Beside, approve},
+    moves::{Moves, copy},
     rebuilding::Job,
     receiving::Work,
     registry::{self, Awaited, Incoming},
@@ -65,6 +66,8 @@ pub(super) struct Task {
     pub(super) free_bytes: u64,
     /// What is to be removed.
     pub(super) removal: Removal,
+    /// Whether content that is missing is looked for under other names of the target.
+    pub(super) find_moves: bool,
 }
 
 /// Plans one batch after another until the session ends or everything is in place.
@@ -73,11 +76,13 @@ pub(super) fn plan_all(task: Task, mut orders: mpsc::UnboundedReceiver<Order>, r
     let mut planning = Planning {
         space: Space { free_bytes: task.free_bytes, needed_bytes: 0 },
         beside: comparison.beside(task.removal),
+        moves: comparison.moves(task.find_moves),
         task,
         own_entries: comparison.own_entries,
         rebuilds: Vec::new(),
         waiting: Vec::new(),
         approved: None,
+        rebuilds: Vec::new(),
     };
     while let Some(order) = next {
         if planning.follow(order, report).is_none() {
@@ -121,20 +126,27 @@ impl Comparison {
         self.spared.iter().for_each(|path| beside.spare(path));
         beside
     }
+
+    /// What may be found again under other names.
+    pub(super) fn moves(&self, find_moves: bool) -> Moves {
+        let own = self.narrowing.iter().filter(|_| find_moves);
+        Moves::of(own.flat_map(|narrowing| narrowing.unmatched_entries()))
+    }
 }
 
 /// Plans one batch after another.
 struct Planning<I: Iterator> {
     task: Task,
     space: Space,
-    /// Files of the batch at hand that are made from their old versions.
-    rebuilds: Vec<(EntryId, Arc<Entry>)>,
     own_entries: u64,
     /// What the target has beside what is announced.
     beside: Beside<I>,
+    moves: Moves,
     /// What can be planned only after others.
     waiting: Vec<(EntryId, Arc<Entry>, Waits)>,
     approved: Option<Approved>,
+    /// Files of the batch at hand that are made from their old versions.
+    rebuilds: Vec<(EntryId, Arc<Entry>)>,
 }
 
 /// What an entry waits for.
@@ -194,7 +206,8 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         stored
     }
 
-    /// Only once a batch is planned may anything be awaited of its entries that the plan does not know.
+    /// Hands in what is made from old versions. Only now may anything be awaited of these files that the plan
+    /// of their batch does not know.
     fn begin_rebuilds(&mut self) {
         for (id, entry) in self.rebuilds.drain(..) {
             self.task.store.rebuilds.hand_in(Job::Begin(id, entry));
@@ -214,12 +227,15 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         let target = &self.task.store.target;
         match target.plan_beside(entry, own.as_ref())? {
             Plan::Settled(fate) => Ok(Some(fate.into())),
-            Plan::Content { old: true } if target.may_rebuild(entry) => {
+            Plan::Rebuild if self.task.store.delta && self.moves.find(entry).is_none() => {
                 self.space.need(entry, entry.size())?;
                 self.rebuilds.push((id, Arc::clone(entry)));
                 Ok(None)
             }
-            Plan::Content { .. } => self.plan_content(id, entry, awaited).map(Some),
+            Plan::Content | Plan::Rebuild => match self.find_moved(entry)? {
+                Some(fate) => Ok(Some(fate.into())),
+                None => self.plan_content(id, entry, awaited),
+            },
             Plan::Compare => match target.existing(entry) {
                 Ok(existing) => {
                     let comparison = registry::Comparison::new(Arc::clone(entry), existing);
@@ -227,7 +243,7 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
                     Ok(Some(Outcome::Digest))
                 }
                 Err(problem) if target.may_replace(entry).is_err() => Err(Trouble::Problem(problem)),
-                Err(_) => self.plan_content(id, entry, awaited).map(Some),
+                Err(_) => self.plan_content(id, entry, awaited),
             },
             Plan::Link => self.plan_link(id, entry),
             Plan::Blocked => {
@@ -243,6 +259,19 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
                 Ok(Some(outcome))
             }
         }
+    }
+
+    /// Stores a file with content that the target has under another name.
+    fn find_moved(&mut self, entry: &Entry) -> Result<Option<Fate>, Trouble> {
+        let (Some(from), Some(hash)) = (self.moves.find(entry), entry.hash) else { return Ok(None) };
+        self.space.need(entry, entry.size())?;
+        let store = &self.task.store;
+        let fate = copy(&store.target, from, entry)?;
+        if fate.is_some() {
+            store.remember(entry, hash);
+            store.found_bytes.fetch_add(entry.size(), Ordering::Relaxed);
+        }
+        Ok(fate)
     }
 
     /// Links to a file that is there; one that is still to come is waited for.
@@ -264,7 +293,7 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
     ) -> Result<Outcome, Trouble> {
         self.space.need(entry, entry.size())?;
         awaited.push((id, await_content(&self.task.store.target, entry)?));
-        Ok(Outcome::Content)
+        Ok(Some(Outcome::Content))
     }
 
     /// Plans what waited for others, now that all of those are settled. What needs room gets it once all that

@@ -14,6 +14,7 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{
     beside::{Beside, approve},
     known_tree::is_excluded,
+    moves::Moves,
     planning::{Comparison, Order},
     receiving::Work,
     storing::Stored,
@@ -29,6 +30,8 @@ pub(super) struct Previewed {
     pub(super) filter: Filter,
     /// What would be removed.
     pub(super) removal: Removal,
+    /// Whether content that is missing would be looked for under other names of the target.
+    pub(super) find_moves: bool,
 }
 
 /// Previews one batch after another until the session ends.
@@ -39,7 +42,8 @@ pub(super) fn preview_all(
 ) {
     let (comparison, mut next) = Comparison::receive(&mut orders);
     let beside = comparison.beside(previewed.removal);
-    let mut preview = Preview { previewed, beside, own_entries: comparison.own_entries };
+    let moves = comparison.moves(previewed.find_moves);
+    let mut preview = Preview { previewed, beside, moves, own_entries: comparison.own_entries };
     while let Some(order) = next {
         if preview.follow(order, report).is_none() {
             return;
@@ -51,6 +55,7 @@ pub(super) fn preview_all(
 struct Preview<I: Iterator> {
     previewed: Previewed,
     beside: Beside<I>,
+    moves: Moves,
     own_entries: u64,
 }
 
@@ -91,7 +96,8 @@ impl<I: Iterator<Item = Entry>> Preview<I> {
         let (mut stored, mut bytes) = (Stored::default(), 0);
         for (entry, id) in entries.iter().zip(first.0..) {
             let outcome = self.plan_entry(entry);
-            if matches!(outcome, Outcome::Created | Outcome::Updated) {
+            let is_stored = matches!(outcome, Outcome::Created | Outcome::Updated);
+            if is_stored && self.moves.find(entry).is_none() {
                 bytes += entry.size();
             }
             stored.outcomes.push((EntryId(id), outcome));

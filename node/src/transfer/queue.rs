@@ -80,18 +80,22 @@ pub(super) struct LargeFile {
 }
 
 impl LargeFile {
-    fn new(job: Job, unread: u64) -> Arc<Self> {
-        let (opened, unread, hashes) = (OnceLock::new(), AtomicU64::new(unread), Mutex::default());
-        Arc::new(Self { job, opened, unread, hashes })
-    }
-
     /// The hash of the file, once all of it was read.
     pub(super) fn hash(&self) -> Option<ContentHash> {
         whole_hash(&super::lock(&self.hashes), self.job.entry.size())
     }
 
+    fn new(job: Job, unread: u64) -> Arc<Self> {
+        Arc::new(Self {
+            job,
+            opened: OnceLock::new(),
+            unread: AtomicU64::new(unread),
+            hashes: Mutex::default(),
+        })
+    }
+
     /// Notes the hash of a span that was read.
-    pub(super) fn note_span(&self, index: u64, hash: ContentHash) {
+    pub(super) fn note_hash(&self, index: u64, hash: ContentHash) {
         super::lock(&self.hashes).insert(index, hash);
     }
 

@@ -146,9 +146,9 @@ impl Handle {
         Ok(())
     }
 
-    /// Notes that a part was read. What the file looks like when it was the last; a problem when it has changed
-    /// meanwhile.
-    pub(super) fn check_read(&self, entry: &Entry, source: &Source) -> Result<Option<Seen>, Problem> {
+    /// Notes that a part was read, and says whether it was the last; a problem when the file has changed until
+    /// then.
+    pub(super) fn check_read(&self, entry: &Entry, source: &Source) -> Result<bool, Problem> {
         let last = match self {
             Self::Own(_) => true,
             Self::Shared(large) => large.is_last_read(),
@@ -160,7 +160,7 @@ impl Handle {
         if !file.is_unchanged() {
             return Err(Problem::new(entry.path.clone(), Cause::Changed, ""));
         }
-        Ok(Some(file.seen()))
+        Ok(last)
     }
 
     fn file(&self, source: &Source) -> Result<&SourceFile, Problem> {
@@ -316,8 +316,8 @@ impl Open {
     fn shared(large: Arc<LargeFile>, place: Place, need: Need) -> Self {
         let (id, entry) = (large.job.id, Arc::clone(&large.job.entry));
         let hasher = place.hasher(entry.size());
-        let (file, known) = (Handle::Shared(large), None);
-        Self { id, entry, file, place, need, hasher, read: 0, skipped: 0, known }
+        let file = Handle::Shared(large);
+        Self { id, entry, file, place, need, hasher, read: 0, skipped: 0, known: None }
     }
 
     fn read_into(&mut self, block: &mut Vec<u8>, scratch: &mut Vec<u8>, source: &Source) -> Step {
@@ -377,11 +377,18 @@ impl Open {
 
     fn close(&mut self, block: &mut Vec<u8>, source: &Source) -> Result<(), Problem> {
         let hash = self.hasher.finish();
-        if let (Handle::Shared(large), Place::Span(span)) = (&self.file, self.place) {
-            large.note_span(span.index(), hash);
+        if let (Place::Span(span), Handle::Shared(large)) = (self.place, &self.file) {
+            large.note_hash(span.index(), hash);
         }
-        let seen = self.file.check_read(&self.entry, source)?;
-        self.known = seen.zip(self.whole_hash(hash));
+        if self.file.check_read(&self.entry, source)? {
+            let whole = match (self.place, &self.file) {
+                (Place::Span(_), Handle::Own(_)) => Some(hash),
+                (Place::Span(_) | Place::Piece(_), Handle::Shared(large)) => large.hash(),
+                (Place::Piece(_), Handle::Own(_)) => None,
+            };
+            let seen = self.file.file(source)?.seen();
+            self.known = whole.map(|whole| (seen, whole));
+        }
         self.place.put_end(block, self.id, self.need, hash);
         Ok(())
     }

@@ -304,7 +304,7 @@ impl Rebuilding {
     }
 
     /// Copies what the old version has, hashes all of it in order, and puts it in the old version's place.
-    fn make(&mut self, rebuilt: &Rebuilt, delta: &Delta) -> Result<Fate, Failure> {
+    fn make(&self, rebuilt: &Rebuilt, delta: &Delta) -> Result<Fate, Failure> {
         let mut hasher = Hasher::whole();
         let mut found = 0;
         for step in &delta.steps {
@@ -319,10 +319,7 @@ impl Rebuilding {
             return Err(Failure::Whole);
         }
         let fate = rebuilt.file.commit()?;
-        if let Some(recorder) = &mut self.recorder {
-            self.store.record(recorder, &rebuilt.entry, delta.hash);
-            recorder.flush();
-        }
+        self.store.remember(&rebuilt.entry, delta.hash);
         self.store.found_bytes.fetch_add(found, Ordering::Relaxed);
         Ok(fate)
     }
@@ -422,7 +419,7 @@ mod tests {
 
     fn rebuilding(folder: &Path) -> Rebuilding {
         let options = Options { handling: Handling::receiving(true), durability: Durability::None };
-        Rebuilding::new(Arc::new(Store::new(Target::open(folder, options).unwrap(), None)))
+        Rebuilding::new(Arc::new(Store::new(Target::open(folder, options).unwrap())))
     }
 
     /// The job of a file of 40,000 bytes whose old version has 50,000.

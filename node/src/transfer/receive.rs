@@ -73,7 +73,7 @@ pub async fn receive(
     let router = Router::default();
     let data = router.register(connection.peer(), ask.session).expect("it is the only session");
     let mut arrivals = Arrivals::new(inbound, router);
-    let doing = Doing::Store(Arc::new(Store::new(target, None)));
+    let doing = Doing::Store(Arc::new(Store::new(target)));
     let receiving = Receiving::ask(connection.clone(), ask, doing, free_bytes, events.clone());
     let result = tokio::select! {
         result = receiving.run(Line::new(stream), data, stop) => result,

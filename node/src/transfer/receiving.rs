@@ -6,7 +6,7 @@ use ketch_protocol::{
     difference::{Catalogue, RangeHash},
     io::NoMessage,
     manifest::EntryId,
-    message::{Ask, Counts, Offer, Propose, Removal, TargetView},
+    message::{Ask, Counts, Offer, Policy, Propose, Removal, TargetView},
     path::EntryPath,
     problem::{Problem, Reason},
     session::{
@@ -65,6 +65,8 @@ pub(super) struct Receiving {
     orders: Option<mpsc::UnboundedSender<Order>>,
     /// What is to be removed.
     removal: Removal,
+    /// Whether content that is missing is looked for under other names of the target.
+    find_moves: bool,
     /// Lists the target, to compare it.
     own: Option<KnownTree>,
     /// Entries of the target before the session, once it was listed.
@@ -198,6 +200,7 @@ impl Receiving {
             report: mpsc::channel(1).0,
             orders: None,
             removal: Removal::Nothing,
+            find_moves: false,
             own: None,
             own_entries: 0,
             own_root: None,
@@ -208,9 +211,9 @@ impl Receiving {
         }
     }
 
-    /// Compares the target with the source, listing it by `own`, and removes what the sender does not have.
-    pub(super) fn comparing(self, own: Option<KnownTree>, removal: Removal) -> Self {
-        Self { own, removal, ..self }
+    /// Compares the target with the source, listing it by `own`, and does what `policy` says of the rest.
+    pub(super) fn comparing(self, own: Option<KnownTree>, policy: &Policy) -> Self {
+        Self { own, removal: policy.removal, find_moves: policy.find_moves, ..self }
     }
 
     /// Tells every change of the target.
@@ -411,11 +414,13 @@ impl Receiving {
         // Bounded by the window of the protocol.
         let (orders, ordered) = mpsc::unbounded_channel();
         let (doing, report) = (self.doing.clone(), self.report.clone());
-        let (free_bytes, removal) = (self.free_bytes, self.removal);
+        let (free_bytes, removal, find_moves) = (self.free_bytes, self.removal, self.find_moves);
         tokio::task::spawn_blocking(move || match doing {
-            Doing::Store(store) => plan_all(Task { store, free_bytes, removal }, ordered, &report),
+            Doing::Store(store) => {
+                plan_all(Task { store, free_bytes, removal, find_moves }, ordered, &report)
+            }
             Doing::Preview { handling, filter } => {
-                preview_all(Previewed { handling, filter, removal }, ordered, &report);
+                preview_all(Previewed { handling, filter, removal, find_moves }, ordered, &report);
             }
         });
         orders
@@ -499,9 +504,9 @@ fn change_of(outcome: &Outcome) -> Option<Change> {
         | Outcome::Content
         | Outcome::ContentAgain
         | Outcome::Digest
-        | Outcome::Parts { .. }
         | Outcome::Delta
-        | Outcome::Needs(_) => None,
+        | Outcome::Needs(_)
+        | Outcome::Parts { .. } => None,
     }
 }
 

@@ -6,7 +6,7 @@ use ketch_protocol::{
     io::NoMessage,
     limits::{BATCH_ENTRIES, FILE_STREAMS},
     manifest::Entry,
-    message::{Ask, Compression, Fate, Message, Propose, SessionId, Totals},
+    message::{Ask, Compression, Fate, Message, Propose, Totals},
     problem::Reason,
     session::{
         Ending, SessionError, Stop,
@@ -78,6 +78,8 @@ impl Judge {
 pub(super) struct Sending {
     connection: Connection,
     layout: Layout,
+    /// How content crosses, where this side proposed it.
+    compression: Option<Compression>,
     events: mpsc::Sender<Event>,
     judge: Judge,
     /// Known once the receiver is admitted.
@@ -111,6 +113,7 @@ impl Sending {
         Self {
             connection,
             layout,
+            compression: None,
             events,
             judge,
             tree: None,
@@ -141,9 +144,10 @@ impl Sending {
         tree: KnownTree,
         events: mpsc::Sender<Event>,
     ) -> Self {
+        let compression = Some(propose.selection.compression);
         let (sender, actions) = Sender::propose(propose);
         let judge = Judge::Proposed(tree);
-        Self { sender, actions, ..Self::new(connection, Layout::default(), judge, events) }
+        Self { sender, actions, compression, ..Self::new(connection, Layout::default(), judge, events) }
     }
 
     /// What the receiver has said already.
@@ -253,7 +257,7 @@ impl Sending {
         let peer = self.connection.peer();
         match self.judge.admit(ask).await {
             Ok(Admission { tree, estimate }) => {
-                self.start_streams(ask.session, &tree);
+                self.start_streams(ask, &tree);
                 self.tree = Some(tree);
                 self.feed(Input::Admitted { estimate });
                 self.tell(Event::Admitted { peer, estimate }).await;
@@ -286,8 +290,9 @@ impl Sending {
         }
     }
 
-    fn start_streams(&mut self, session: SessionId, tree: &KnownTree) {
-        let compress = match tree.compression() {
+    fn start_streams(&mut self, ask: &Ask, tree: &KnownTree) {
+        let session = ask.session;
+        let compress = match self.compression.unwrap_or(ask.selection.compression) {
             Compression::Zstd => true,
             // Whether it saves time depends on a rate that is not known yet.
             Compression::Auto | Compression::None => false,

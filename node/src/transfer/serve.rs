@@ -205,9 +205,9 @@ impl Session {
         self.log.began(propose.place.clone(), Direction::Push).await;
         let Opened { target: OpenTarget { doing, view, free_bytes, own }, data, heard, _held } = opened;
         let (connection, events) = (self.connection.clone(), self.log.events.clone());
-        let removal = propose.policy.removal;
+        let policy = propose.policy.clone();
         let receiving = Receiving::answer(connection, propose, view, doing, free_bytes, events);
-        let stored = receiving.comparing(own, removal).counting(heard).run(line, data, &self.stop).await;
+        let stored = receiving.comparing(own, &policy).counting(heard).run(line, data, &self.stop).await;
         stored.map_err(|cut| cut.error)
     }
 

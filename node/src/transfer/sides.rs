@@ -105,7 +105,7 @@ fn open_target(root: HeldDirectory, opening: &Opening) -> Result<OpenTarget, Syn
     let free_bytes = target.free_bytes().map_err(SyncError::LookAtTarget)?;
     let own = opening.own_tree(&listed)?;
     let view = if unused { TargetView::Empty } else { TargetView::Comparable };
-    let doing = Doing::Store(Arc::new(Store::new(target, Some(own.clone()))));
+    let doing = Doing::Store(Arc::new(Store::known(target, Some(own.clone()), policy.delta)));
     Ok(OpenTarget { doing, view, free_bytes, own: Some(own) })
 }
 

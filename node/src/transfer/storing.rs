@@ -42,6 +42,8 @@ pub(super) struct Store {
     pub(super) target: Target,
     /// What is remembered of the target; `None` of what comes by a ticket.
     known: Option<KnownTree>,
+    /// Whether a changed file is made from its old version where that pays.
+    pub(super) delta: bool,
     pub(super) registry: Registry,
     /// Files that are made from their old versions.
     pub(super) rebuilds: Rebuilds,
@@ -52,10 +54,43 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(target: Target, known: Option<KnownTree>) -> Self {
+    /// Of what comes by a ticket.
+    pub(super) fn new(target: Target) -> Self {
+        Self::known(target, None, true)
+    }
+
+    /// Of a sync.
+    pub(super) fn known(target: Target, known: Option<KnownTree>, delta: bool) -> Self {
         let (moved_bytes, found_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         let (registry, rebuilds) = (Registry::default(), Rebuilds::default());
-        Self { target, known, registry, rebuilds, moved_bytes, found_bytes }
+        Self { target, known, delta, registry, rebuilds, moved_bytes, found_bytes }
+    }
+
+    /// Writes what was stored to its disk, and remembers that it is there.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let index = self.known.as_ref().and_then(|known| known.index.as_ref());
+        let mark = index.and_then(|index| index.mark());
+        self.target.sync()?;
+        index.filter(|_| self.target.is_synced()).into_iter().for_each(|index| index.checkpoint(mark));
+        Ok(())
+    }
+
+    /// Remembers what the file of an entry holds, now that it is settled.
+    pub(super) fn remember(&self, entry: &Entry, hash: ContentHash) {
+        let recorder = self.known.as_ref().and_then(KnownTree::recorder);
+        if let Some((mut recorder, seen)) = recorder.zip(self.target.seen(entry)) {
+            recorder.stored(&entry.path, seen, hash);
+        }
+    }
+
+    /// Whether a path takes no part, so that it is never removed.
+    pub(super) fn protects(&self, path: &EntryPath) -> bool {
+        self.known.as_ref().is_some_and(|known| is_protected(known.filter(), path))
+    }
+
+    /// Whether an entry takes no part here, whatever the sender lists.
+    pub(super) fn excludes(&self, entry: &Entry) -> bool {
+        self.known.as_ref().is_some_and(|known| is_excluded(known.filter(), entry))
     }
 
     /// Ends the session's work: whoever waits is told, and nothing is awaited any more.
@@ -69,37 +104,6 @@ impl Store {
         if let Some(Awaited::Delta(_)) = self.registry.settle(id) {
             self.rebuilds.hand_in(Job::Settled(id));
         }
-    }
-
-    /// Remembers what is stored and what was found equal.
-    pub(super) fn recorder(&self) -> Option<Recorder> {
-        self.known.as_ref().and_then(KnownTree::recorder)
-    }
-
-    /// Remembers what the file of an entry holds, now that it is settled.
-    pub(super) fn record(&self, recorder: &mut Recorder, entry: &Entry, hash: ContentHash) {
-        if let Some(seen) = self.target.seen(entry) {
-            recorder.stored(&entry.path, seen, hash);
-        }
-    }
-
-    /// Writes what was stored to its disk, and remembers that it is there.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        let index = self.known.as_ref().and_then(|known| known.index.as_ref());
-        let mark = index.and_then(|index| index.mark());
-        self.target.sync()?;
-        index.filter(|_| self.target.is_synced()).into_iter().for_each(|index| index.checkpoint(mark));
-        Ok(())
-    }
-
-    /// Whether a path takes no part, so that it is never removed.
-    pub(super) fn protects(&self, path: &EntryPath) -> bool {
-        self.known.as_ref().is_some_and(|known| is_protected(known.filter(), path))
-    }
-
-    /// Whether an entry takes no part here, whatever the sender lists.
-    pub(super) fn excludes(&self, entry: &Entry) -> bool {
-        self.known.as_ref().is_some_and(|known| is_excluded(known.filter(), entry))
     }
 
     /// The bytes of a progress that is otherwise empty.
@@ -136,10 +140,10 @@ pub(super) enum EndCause {
 #[derive(Debug)]
 pub(super) struct Storing {
     store: Arc<Store>,
-    /// Of a compressed stream.
-    decompressor: Option<Decompressor>,
     /// Remembers what is stored and what was found equal.
     recorder: Option<Recorder>,
+    /// Of a compressed stream.
+    decompressor: Option<Decompressor>,
     decoder: Decoder,
     current: Current,
     buffer: Vec<u8>,
@@ -188,9 +192,9 @@ enum Current {
 
 impl Storing {
     pub(super) fn new(store: Arc<Store>) -> Self {
-        let (decoder, recorder) = (Decoder::default(), store.recorder());
-        let (current, buffer) = (Current::None, Vec::new());
-        Self { store, decompressor: None, recorder, decoder, current, buffer }
+        let recorder = store.known.as_ref().and_then(KnownTree::recorder);
+        let decoder = Decoder::default();
+        Self { store, recorder, decompressor: None, decoder, current: Current::None, buffer: Vec::new() }
     }
 
     /// For a compressed stream; fails when there is no memory for it.
@@ -222,6 +226,8 @@ impl Storing {
                 Err(error) => stored.end = Some(EndCause::Violation(error.into())),
             }
         }
+        self.decompressor = Some(decompressor);
+        stored
     }
 
     fn take_plain(&mut self, mut bytes: &[u8], stored: &mut Stored) {
@@ -549,7 +555,7 @@ impl Storing {
             }
             Verdict::Different => {
                 target.may_replace(entry).map_err(|problem| failure(Trouble::Problem(problem)))?;
-                if target.may_rebuild(entry) {
+                if self.store.delta && worthwhile(entry.size(), entry.size()).is_some() {
                     // Hashes of other parts of it are of no use any more.
                     self.store.registry.settle(id);
                     self.store.rebuilds.hand_in(Job::Begin(id, Arc::clone(entry)));

@@ -112,8 +112,7 @@ impl Syncing<'_> {
         let mut arrivals = Arrivals::new(self.inbound, router);
         let OpenTarget { doing, free_bytes, own, .. } = opened;
         let receiving = Receiving::ask(connection.clone(), ask, doing, free_bytes, self.events.clone());
-        let removal = self.request.policy.removal;
-        let receiving = receiving.comparing(own, removal).itemizing(self.request.itemize);
+        let receiving = receiving.comparing(own, &self.request.policy).itemizing(self.request.itemize);
         let result = tokio::select! {
             result = receiving.run(Line::new(stream), data, self.stop) => result,
             never = arrivals.move_data() => match never {},

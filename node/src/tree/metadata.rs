@@ -33,12 +33,6 @@ pub(super) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or_default()
 }
 
-/// Whether a file takes less space than it has bytes: it has holes, or its file system compresses.
-pub(super) fn is_sparse(stat: &Stat) -> bool {
-    // Counted by the system in 512 bytes.
-    u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512) < size(stat)
-}
-
 /// What tells its state from another without reading it.
 pub(super) fn stat_key(stat: &Stat) -> StatKey {
     StatKey { size: size(stat), mtime: mtime(stat), ctime: ctime(stat), inode: stat.st_ino }
@@ -53,6 +47,12 @@ pub(super) fn names(stat: &Stat) -> u64 {
 /// Who owns it.
 pub(super) fn owner(stat: &Stat) -> Owner {
     Owner { user: stat.st_uid, group: stat.st_gid }
+}
+
+/// Whether a file takes less space than it has bytes: it has holes, or its file system compresses.
+pub(super) fn is_sparse(stat: &Stat) -> bool {
+    // Counted by the system in 512 bytes.
+    u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512) < size(stat)
 }
 
 /// Permission bits with setuid, setgid and sticky.

@@ -114,7 +114,7 @@ pub(crate) const CAREFUL: Options =
 pub(crate) const OVERWRITING: Options =
     Options { handling: Handling::receiving(true), durability: Durability::File };
 
-pub(crate) const NEW: Plan = Plan::Content { old: false };
+pub(crate) const NEW: Plan = Plan::Content;
 pub(crate) const CREATED: Plan = Plan::Settled(Fate::Created);
 pub(crate) const UPDATED: Plan = Plan::Settled(Fate::Updated);
 pub(crate) const DESCRIBED: Plan = Plan::Settled(Fate::Described);

@@ -85,7 +85,7 @@ fn a_known_hash_spares_the_comparison_as_long_as_the_file_is_what_was_listed() {
     let entry = Entry { hash: hash(2), ..file("f", 3) };
     let target = open(folder.path(), OVERWRITING);
 
-    assert_eq!(target.plan_beside(&entry, Some(&own)).unwrap(), Plan::Content { old: true });
+    assert_eq!(target.plan_beside(&entry, Some(&own)).unwrap(), Plan::Content);
     assert_eq!(target.plan(&entry).unwrap(), Plan::Compare);
     date(&folder.path().join("f"));
     assert_eq!(target.plan_beside(&entry, Some(&own)).unwrap(), Plan::Compare);
@@ -103,7 +103,7 @@ fn a_directory_that_is_not_listed_has_its_mode_and_time_again_after_changes_in_i
     }
     let target = open(folder.path(), OVERWRITING);
     let entry = file("a/b/c/f", 4);
-    assert_eq!(target.plan(&entry).unwrap(), Plan::Content { old: true });
+    assert_eq!(target.plan(&entry).unwrap(), Plan::Content);
     store(&target, &entry, b"new!").unwrap();
     assert_eq!(target.plan(&file("a/new", 0)).unwrap(), CREATED);
     assert_ne!(mtime(&at("a/b/c")).seconds, 5);
@@ -189,7 +189,7 @@ fn what_is_newer_stays_where_only_older_files_are_updated() {
     date(&folder.path().join("older"));
     let target = open(folder.path(), options(|handling| handling.update = true));
     assert_eq!(target.plan(&file("newer", 9)).unwrap(), SKIPPED);
-    assert_eq!(target.plan(&file("older", 9)).unwrap(), Plan::Content { old: true });
+    assert_eq!(target.plan(&file("older", 9)).unwrap(), Plan::Content);
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn a_file_that_was_a_hard_link_becomes_a_file_of_its_own() {
     };
     let target = open(folder.path(), OVERWRITING);
     let entry = Entry { hash, ..file("b", 3) };
-    assert_eq!(target.plan_beside(&entry, Some(&own)).unwrap(), Plan::Content { old: true });
+    assert_eq!(target.plan_beside(&entry, Some(&own)).unwrap(), Plan::Content);
     assert_eq!(store(&target, &entry, b"abc").unwrap(), Fate::Updated);
     assert_eq!(fs::metadata(at("a")).unwrap().nlink(), 1);
 }

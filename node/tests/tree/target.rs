@@ -131,7 +131,7 @@ fn something_different_is_replaced_when_asked_but_never_a_directory() {
     fs::create_dir_all(at("stays/below")).unwrap();
     let target = open(folder.path(), OVERWRITING);
 
-    assert_eq!(target.plan(&file("content", 4)).unwrap(), Plan::Content { old: true });
+    assert_eq!(target.plan(&file("content", 4)).unwrap(), Plan::Content);
     assert_eq!(store(&target, &file("content", 4), b"new!").unwrap(), Fate::Updated);
     assert_eq!(target.plan(&directory("directory")).unwrap(), UPDATED);
     assert_eq!(target.plan(&file("empty", 0)).unwrap(), UPDATED);

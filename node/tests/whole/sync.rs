@@ -182,6 +182,21 @@ async fn what_is_known_is_not_read_again() {
 }
 
 #[tokio::test]
+async fn what_was_moved_does_not_cross_again_where_moves_are_looked_for() {
+    let serving = Serving::with(Tcp, "mirror").await;
+    Shape::Small { files: 50, bytes: 4_096 }.write(7, &serving.place.offered("before")).unwrap();
+    fs::write(serving.place.offered("before/large"), noise(9 << 20, 1)).unwrap();
+    serving.push(&[]).await.expect(0);
+    fs::rename(serving.place.offered("before"), serving.place.offered("after")).unwrap();
+    let options = ["--find-moves", "--delete", "--max-delete", "100%"];
+    let said = serving.push(&[&options[..], &["-n"]].concat()).await.expect(0);
+    assert_eq!(number(&said, "planned_bytes"), 0);
+    let moved = serving.push(&options).await.expect(0);
+    assert_eq!(number(&moved, "moved_bytes"), 0);
+    assert_same(&serving.place.source(), &serving.shared());
+}
+
+#[tokio::test]
 async fn what_is_excluded_is_neither_sent_nor_removed() {
     let serving = Serving::with(Tcp, "read").await;
     for name in ["kept", "sent.tmp", "folder/inner.tmp", "folder/kept.tmp"] {

@@ -217,10 +217,9 @@ mod tests {
 
     fn parse(line: &[&str]) -> Result<Sync, clap::Error> {
         let line = ["ketch", "sync", "a", "b"].iter().chain(line);
-        Arguments::try_parse_from(line).map(|arguments| {
-            let Command::Sync(sync) = arguments.command else { panic!("another command") };
-            *sync
-        })
+        let command = Arguments::try_parse_from(line)?.command;
+        let Command::Sync(sync) = command else { panic!("{command:?}") };
+        Ok(*sync)
     }
 
     #[test]

@@ -22,8 +22,9 @@ fn what_is_read_compressed_is_stored_as_it_was() {
     let Some(Found::Entry(entry)) = source.scan().next() else { panic!("nothing was found") };
     let (id, entry) = (EntryId(0), Arc::new(entry));
     let options = Options { handling: Handling::receiving(false), durability: Durability::None };
-    let store = Arc::new(Store::new(Target::open(&folder, options).unwrap(), None));
-    store.registry.plan(vec![(id, Awaited::Content(Arc::clone(&entry)))], EntryId(1));
+    let store = Arc::new(Store::new(Target::open(&folder, options).unwrap()));
+    let awaited = await_content(&store.target, &entry).unwrap();
+    store.registry.plan(vec![(id, awaited)], EntryId(1));
 
     // when it crosses in frames
     let mut reading = Reading::new(&KnownTree::offered(source), Some(Compressor::new().unwrap()));

@@ -31,10 +31,7 @@ pub enum Plan {
     /// Nothing any more.
     Settled(Fate),
     /// All of its content: by [`Target::create`] up to [`WHOLE_BYTES`], by [`Target::partial`] above.
-    Content {
-        /// Whether another version is there, for [`Target::rebuild`].
-        old: bool,
-    },
+    Content,
     /// A look at the stored file of the same length ([`Target::existing`]), and then [`Target::keep`], or
     /// its content if it [may be replaced](Target::may_replace).
     Compare,
@@ -154,7 +151,7 @@ impl Target {
                 self.make_symlink(entry, target, above).map(Plan::Settled)
             }
             (EntryKind::File { size: 0 }, Store(_)) => self.create(entry)?.commit().map(Plan::Settled),
-            (EntryKind::File { size }, Store(over)) => self.plan_content(entry, *size, over, above),
+            (EntryKind::File { size }, Store(_)) => self.plan_content(entry, *size, standing, above),
         }
     }
 
@@ -206,18 +203,24 @@ impl Target {
         &self,
         entry: &Entry,
         size: u64,
-        over: Over,
+        standing: &Standing,
         above: &Arc<Directory>,
     ) -> Result<Plan, Trouble> {
-        let whole = Plan::Content { old: over == Over::File };
+        let is_worthwhile = match standing {
+            Standing::Entry(own) => {
+                matches!(own.kind, EntryKind::File { .. }) && worthwhile(own.size(), size).is_some()
+            }
+            Standing::Nothing | Standing::Special => false,
+        };
+        let fetched = if is_worthwhile { Plan::Rebuild } else { Plan::Content };
         if size <= WHOLE_BYTES {
-            return Ok(whole);
+            return Ok(fetched);
         }
         let private = self.0.private(above, entry.path.parent());
         let private =
             private.map_err(|error| write_trouble(&entry.path, "opening the private folder", error))?;
         Ok(match Identity::of(entry).recorded_bytes(&private) {
-            0 => whole,
+            0 => fetched,
             kept_bytes => Plan::Resume { kept_bytes },
         })
     }

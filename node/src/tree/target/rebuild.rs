@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use ketch_protocol::{delta::worthwhile, manifest::Entry, message::Fate, path::EntryPath, problem::Cause};
+use ketch_protocol::{manifest::Entry, message::Fate, path::EntryPath, problem::Cause};
 use rustix::fs::fstat;
 
 use super::{

@@ -109,6 +109,11 @@ impl Extras {
         self.extras.is_empty()
     }
 
+    /// Their paths, in manifest order, those that are spared among them.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = &EntryPath> {
+        self.extras.iter().map(|extra| &extra.path)
+    }
+
     /// Spares a path and all below it: the sender could not say what it has there.
     pub fn spare(&mut self, path: &EntryPath) {
         self.spared.insert(path.as_bytes().into());
