@@ -69,6 +69,7 @@ fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::
         selection: selection(command)?,
         policy: policy(command),
         itemize: command.itemize || command.dry_run,
+        bytes_per_s: command.bwlimit,
         retry_for: command.retry_for,
         indexes,
     })

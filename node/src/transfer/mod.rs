@@ -19,6 +19,7 @@ mod line;
 mod listing;
 mod moves;
 mod offer;
+mod pace;
 mod places;
 mod planning;
 mod preview;

@@ -195,12 +195,17 @@ mod tests {
 
     #[test]
     fn what_crosses_is_the_rate_and_one_burst() {
-        for (bytes_per_s, wanted) in [(RATE, 1), (RATE, 777), (RATE, 1 << 20), (3, 1 << 20), (1 << 40, 1 << 40)] {
+        for (bytes_per_s, wanted) in
+            [(RATE, 1), (RATE, 777), (RATE, 1 << 20), (3, 1 << 20), (1 << 40, 1 << 40)]
+        {
             let mut bucket = Bucket::new(rate(bytes_per_s));
             let burst = bucket.burst;
             let crossed = crossed(&mut bucket, wanted, Duration::from_secs(1_000));
             let due = 1_000 * bytes_per_s;
-            assert!((due..=due + 2 * burst).contains(&(crossed + burst)), "{bytes_per_s} {wanted}: {crossed}");
+            assert!(
+                (due..=due + 2 * burst).contains(&(crossed + burst)),
+                "{bytes_per_s} {wanted}: {crossed}"
+            );
         }
     }
 

@@ -27,6 +27,7 @@ use super::{
     event::{Change, Consultation, Event, Progress, Report},
     known_tree::KnownTree,
     line::{Line, leave},
+    pace::Pace,
     planning::{Order, Task, plan_all},
     preview::{Previewed, preview_all},
     pulse::Pulse,
@@ -79,6 +80,7 @@ pub(super) struct Receiving {
     itemize: bool,
     /// Changes to be told before anything else.
     changes: Vec<(Change, EntryPath)>,
+    pace: Pace,
 }
 
 /// What is done with what is listed.
@@ -208,6 +210,7 @@ impl Receiving {
             heard: Heard::default(),
             itemize: false,
             changes: Vec::new(),
+            pace: Pace::default(),
         }
     }
 
@@ -219,6 +222,11 @@ impl Receiving {
     /// Tells every change of the target.
     pub(super) fn itemizing(self, itemize: bool) -> Self {
         Self { itemize, ..self }
+    }
+
+    /// Takes content no faster than that.
+    pub(super) fn paced(self, pace: Pace) -> Self {
+        Self { pace, ..self }
     }
 
     /// Counts what is heard from the sender.
@@ -286,7 +294,7 @@ impl Receiving {
             Wake::Stream(stream) => {
                 // In a preview no content comes; the stream of a peer that sends some is reset.
                 if let Some(store) = self.doing.store() {
-                    streams.spawn(bring(stream, Arc::clone(store), self.report.clone()));
+                    streams.spawn(bring(stream, self.pace.clone(), Arc::clone(store), self.report.clone()));
                 }
                 return;
             }
