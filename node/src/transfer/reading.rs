@@ -153,11 +153,7 @@ impl Handle {
             Self::Own(_) => true,
             Self::Shared(large) => large.is_last_read(),
         };
-        if !last {
-            return Ok(None);
-        }
-        let file = self.file(source)?;
-        if !file.is_unchanged() {
+        if last && !self.file(source)?.is_unchanged() {
             return Err(Problem::new(entry.path.clone(), Cause::Changed, ""));
         }
         Ok(last)
@@ -250,10 +246,7 @@ impl Reading {
             } else if let Some(describing) = &mut self.describing {
                 match describing.describe_into(block, &mut self.scratch, &self.source) {
                     Step::Full => return read,
-                    Step::Closed => {
-                        describing.record(&mut self.recorder);
-                        self.describing = None;
-                    }
+                    Step::Closed => self.describing = None,
                 }
             } else if let Some((large, run, part)) = self.bytes.pop() {
                 match part {
@@ -391,15 +384,6 @@ impl Open {
         }
         self.place.put_end(block, self.id, self.need, hash);
         Ok(())
-    }
-
-    /// The hash of the file, once all of it was read; `hash` is that of the place at hand.
-    fn whole_hash(&self, hash: ContentHash) -> Option<ContentHash> {
-        match (&self.file, self.place) {
-            (Handle::Own(_), Place::Span(_)) => Some(hash),
-            (Handle::Own(_), Place::Piece(_)) => None,
-            (Handle::Shared(large), Place::Span(_) | Place::Piece(_)) => large.hash(),
-        }
     }
 
     fn record(&self, recorder: &mut Option<Recorder>) {

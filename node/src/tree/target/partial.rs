@@ -127,12 +127,7 @@ impl Partial {
 
     /// Whether a range is recorded as stored; [`Partial::finished`] also checks that it is.
     pub fn is_recorded(&self, index: u64) -> bool {
-        self.recorded(index).is_some()
-    }
-
-    /// The hash of a range that was stored, as it was recorded.
-    pub fn recorded(&self, index: u64) -> Option<ContentHash> {
-        self.ranges().hash(index)
+        self.ranges().hash(index).is_some()
     }
 
     /// Writes content at `offset` bytes.
