@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ketch_protocol::{
     chunk::{ChunkSizes, Chunker, Part},
     delta::{Describer, Grain},
+    hash::ContentHash,
     limits::BLOCK_BYTES,
     manifest::{Entry, EntryId},
     message::Run,
@@ -17,7 +18,10 @@ use super::{
     queue::LargeFile,
     reading::{Handle, Step},
 };
-use crate::tree::Source;
+use crate::{
+    index::{Recorder, Seen},
+    tree::Source,
+};
 
 /// Bytes read in one go: a recipe of a large file must not keep a thread for seconds.
 const STEP_BYTES: u64 = 16 * 1024 * 1024;
@@ -30,6 +34,10 @@ pub(super) struct Describing {
     bytes: Run,
     read: u64,
     work: Work,
+    /// What the file looked like once all of it was read, and it did not change meanwhile.
+    seen: Option<Seen>,
+    /// That, and its hash.
+    known: Option<(Seen, ContentHash)>,
 }
 
 #[derive(Debug)]
@@ -44,14 +52,14 @@ impl Describing {
     /// The recipe of a file.
     pub(super) fn recipe(Job { id, entry, .. }: Job) -> Self {
         let bytes = Run { first: 0, count: entry.size() };
-        Self { id, entry, bytes, read: 0, work: Work::Unopened }
+        Self { id, entry, bytes, read: 0, work: Work::Unopened, seen: None, known: None }
     }
 
     /// The chunks in some bytes of a file.
     pub(super) fn list(large: Arc<LargeFile>, bytes: Run) -> Self {
         let (id, entry) = (large.job.id, Arc::clone(&large.job.entry));
         let work = Work::List(Handle::Shared(large), Chunker::new(sizes(&entry)), Vec::new());
-        Self { id, entry, bytes, read: 0, work }
+        Self { id, entry, bytes, read: 0, work, seen: None, known: None }
     }
 
     /// Reads on; at the end, appends the segment to `block`. What can't be read costs its own segment.
@@ -88,9 +96,19 @@ impl Describing {
         }
         match &self.work {
             Work::Recipe(file, _) | Work::List(file, ..) if self.read == self.bytes.count => {
-                file.check_read(&self.entry, source).map(|_last| ())
+                if file.check_read(&self.entry, source)? {
+                    self.seen = Some(file.file(source)?.seen());
+                }
             }
-            Work::Unopened | Work::Recipe(..) | Work::List(..) => Ok(()),
+            Work::Unopened | Work::Recipe(..) | Work::List(..) => {}
+        }
+        Ok(())
+    }
+
+    /// Remembers the hash of a file that was described as a whole.
+    pub(super) fn record(&self, recorder: &mut Option<Recorder>) {
+        if let (Some(recorder), Some((seen, hash))) = (recorder, self.known) {
+            recorder.read(&self.entry.path, seen, hash);
         }
     }
 
@@ -115,6 +133,7 @@ impl Describing {
             Work::Unopened => {}
             Work::Recipe(_, describer) => match describer.finish() {
                 Some(recipe) => {
+                    self.known = self.seen.map(|seen| (seen, recipe.hash));
                     put_recipe(block, self.id, recipe.grain);
                     recipe.parts.into_iter().for_each(|part| put_part(block, part));
                     put_end(block, recipe.hash);

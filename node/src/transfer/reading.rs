@@ -159,7 +159,7 @@ impl Handle {
         Ok(last)
     }
 
-    fn file(&self, source: &Source) -> Result<&SourceFile, Problem> {
+    pub(super) fn file(&self, source: &Source) -> Result<&SourceFile, Problem> {
         match self {
             Self::Own(file) => Ok(file),
             Self::Shared(large) => {
@@ -246,7 +246,10 @@ impl Reading {
             } else if let Some(describing) = &mut self.describing {
                 match describing.describe_into(block, &mut self.scratch, &self.source) {
                     Step::Full => return read,
-                    Step::Closed => self.describing = None,
+                    Step::Closed => {
+                        describing.record(&mut self.recorder);
+                        self.describing = None;
+                    }
                 }
             } else if let Some((large, run, part)) = self.bytes.pop() {
                 match part {

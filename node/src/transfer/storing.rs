@@ -462,7 +462,7 @@ impl Storing {
             return Ok(None);
         }
         let count = Span::count(incoming.entry.size());
-        let hashes = (0..count).filter_map(|index| Some((index, incoming.partial.finished(index)?)));
+        let hashes = (0..count).filter_map(|index| Some((index, incoming.partial.recorded(index)?)));
         let hash = whole_hash(&hashes.collect(), incoming.entry.size());
         let fate = incoming.partial.commit().map_err(|trouble| Failure::Entry(id, trouble))?;
         self.record(&incoming.entry, hash);

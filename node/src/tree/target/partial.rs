@@ -127,7 +127,12 @@ impl Partial {
 
     /// Whether a range is recorded as stored; [`Partial::finished`] also checks that it is.
     pub fn is_recorded(&self, index: u64) -> bool {
-        self.ranges().hash(index).is_some()
+        self.recorded(index).is_some()
+    }
+
+    /// The hash of a range that was stored, as it was recorded.
+    pub fn recorded(&self, index: u64) -> Option<ContentHash> {
+        self.ranges().hash(index)
     }
 
     /// Writes content at `offset` bytes.
