@@ -36,7 +36,7 @@ pub(super) struct Describing {
     work: Work,
     /// What the file looked like once all of it was read, and it did not change meanwhile.
     seen: Option<Seen>,
-    /// That and its hash.
+    /// That, and its hash.
     known: Option<(Seen, ContentHash)>,
 }
 
@@ -96,7 +96,9 @@ impl Describing {
         }
         match &self.work {
             Work::Recipe(file, _) | Work::List(file, ..) if self.read == self.bytes.count => {
-                file.check_read(&self.entry, source).map(|_last| ())
+                if file.check_read(&self.entry, source)? {
+                    self.seen = Some(file.file(source)?.seen());
+                }
             }
             Work::Unopened | Work::Recipe(..) | Work::List(..) => {}
         }

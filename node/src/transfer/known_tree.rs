@@ -5,9 +5,7 @@ use std::io;
 use ketch_protocol::{
     limits::VERSION,
     manifest::{Entry, EntryKind},
-    message::{
-        Compression, Hashes, Message, Place, Policy, Propose, Rules, RulesError, Selection, SessionId, encode,
-    },
+    message::{Hashes, Message, Place, Policy, Propose, Rules, RulesError, Selection, SessionId, encode},
     path::EntryPath,
     session::receiver::Agreed,
 };
@@ -68,11 +66,6 @@ impl KnownTree {
         let index = self.index.as_ref().ok_or(OpenError::Offered)?;
         let catalogued = catalogue(&self.source, index, &self.selection, filter, salt, || true)?;
         Ok(catalogued.expect("it is wanted to the end"))
-    }
-
-    /// How what is read of it crosses.
-    pub(super) fn compression(&self) -> Compression {
-        self.selection.compression
     }
 
     /// Says what it is compared with, and on what terms.

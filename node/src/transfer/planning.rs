@@ -79,7 +79,6 @@ pub(super) fn plan_all(task: Task, mut orders: mpsc::UnboundedReceiver<Order>, r
         moves: comparison.moves(task.find_moves),
         task,
         own_entries: comparison.own_entries,
-        rebuilds: Vec::new(),
         waiting: Vec::new(),
         approved: None,
         rebuilds: Vec::new(),
@@ -290,7 +289,7 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         id: EntryId,
         entry: &Arc<Entry>,
         awaited: &mut Vec<(EntryId, Awaited)>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<Option<Outcome>, Trouble> {
         self.space.need(entry, entry.size())?;
         awaited.push((id, await_content(&self.task.store.target, entry)?));
         Ok(Some(Outcome::Content))

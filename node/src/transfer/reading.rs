@@ -153,17 +153,13 @@ impl Handle {
             Self::Own(_) => true,
             Self::Shared(large) => large.is_last_read(),
         };
-        if !last {
-            return Ok(None);
-        }
-        let file = self.file(source)?;
-        if !file.is_unchanged() {
+        if last && !self.file(source)?.is_unchanged() {
             return Err(Problem::new(entry.path.clone(), Cause::Changed, ""));
         }
         Ok(last)
     }
 
-    fn file(&self, source: &Source) -> Result<&SourceFile, Problem> {
+    pub(super) fn file(&self, source: &Source) -> Result<&SourceFile, Problem> {
         match self {
             Self::Own(file) => Ok(file),
             Self::Shared(large) => {
@@ -391,15 +387,6 @@ impl Open {
         }
         self.place.put_end(block, self.id, self.need, hash);
         Ok(())
-    }
-
-    /// The hash of the file, once all of it was read; `hash` is that of the place at hand.
-    fn whole_hash(&self, hash: ContentHash) -> Option<ContentHash> {
-        match (&self.file, self.place) {
-            (Handle::Own(_), Place::Span(_)) => Some(hash),
-            (Handle::Own(_), Place::Piece(_)) => None,
-            (Handle::Shared(large), Place::Span(_) | Place::Piece(_)) => large.hash(),
-        }
     }
 
     fn record(&self, recorder: &mut Option<Recorder>) {

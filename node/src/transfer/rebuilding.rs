@@ -29,10 +29,7 @@ use super::{
     registry::Awaited,
     storing::{EndCause, Store, Stored, await_content},
 };
-use crate::{
-    index::Recorder,
-    tree::{Rebuild, Trouble},
-};
+use crate::tree::{Rebuild, Trouble};
 
 /// Files made at once: each takes four descriptors, and enough are on their way to fill a long path.
 const MOST_OPEN: usize = 32;
@@ -139,8 +136,6 @@ impl Rebuilt {
 #[derive(Debug)]
 pub(super) struct Rebuilding {
     store: Arc<Store>,
-    /// Remembers what is stored.
-    recorder: Option<Recorder>,
     waiting: VecDeque<(EntryId, Arc<Entry>)>,
     open: HashMap<EntryId, Open>,
     /// Chunks of the old versions of all open files, about.
@@ -178,8 +173,7 @@ impl From<Trouble> for Failure {
 impl Rebuilding {
     pub(super) fn new(store: Arc<Store>) -> Self {
         let (waiting, open, begun) = (VecDeque::new(), HashMap::new(), VecDeque::new());
-        let recorder = store.recorder();
-        Self { store, recorder, waiting, open, chunks: 0, begun }
+        Self { store, waiting, open, chunks: 0, begun }
     }
 
     /// Works until the session is over, or `report` says that nobody takes what came of it.

@@ -10,7 +10,7 @@ use std::{
 
 use ketch_protocol::{
     chunk::Part,
-    delta::{Grain, Recipe},
+    delta::{Grain, Recipe, worthwhile},
     hash::{ContentHash, Hasher},
     limits::{BLOCK_BYTES, WHOLE_BYTES},
     manifest::{Entry, EntryId},
@@ -203,25 +203,15 @@ impl Storing {
     }
 
     /// Takes the next bytes of the stream.
-    pub(super) fn take(&mut self, block: &[u8]) -> Stored {
+    pub(super) fn take(&mut self, mut block: &[u8]) -> Stored {
         let mut stored = Stored::default();
-        match self.decompressor.take() {
-            Some(mut decompressor) => {
-                self.take_compressed(&mut decompressor, block, &mut stored);
-                self.decompressor = Some(decompressor);
-            }
-            None => self.take_plain(block, &mut stored),
-        }
-        if !stored.outcomes.is_empty() {
-            self.recorder.iter_mut().for_each(Recorder::flush);
-        }
-        stored
-    }
-
-    fn take_compressed(&mut self, decompressor: &mut Decompressor, mut block: &[u8], stored: &mut Stored) {
+        let Some(mut decompressor) = self.decompressor.take() else {
+            self.take_plain(block, &mut stored);
+            return stored;
+        };
         while stored.end.is_none() {
             match decompressor.next_bytes(&mut block) {
-                Ok(Some(bytes)) => self.take_plain(bytes, stored),
+                Ok(Some(bytes)) => self.take_plain(bytes, &mut stored),
                 Ok(None) => break,
                 Err(error) => stored.end = Some(EndCause::Violation(error.into())),
             }
@@ -448,8 +438,10 @@ impl Storing {
 
     /// Remembers what the file of an entry holds, now that it is settled.
     fn record(&mut self, entry: &Entry, hash: Option<ContentHash>) {
-        if let (Some(recorder), Some(hash)) = (&mut self.recorder, hash) {
-            self.store.record(recorder, entry, hash);
+        if let (Some(recorder), Some(hash)) = (&mut self.recorder, hash)
+            && let Some(seen) = self.store.target.seen(entry)
+        {
+            recorder.stored(&entry.path, seen, hash);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, Permissions},
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
     path::Path,
     process::{Command, Stdio},
@@ -338,6 +338,17 @@ fn a_file_system_that_does_not_see_case_is_recognised() {
     }
     drop(holder.stdin.take());
     holder.wait().unwrap();
+}
+
+#[test]
+fn an_old_version_is_read_whatever_its_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut held = File::create(folder.path().join("f")).unwrap();
+    held.write_all(b"longer than listed").unwrap();
+    let old = open(folder.path(), OVERWRITING).old_version(&file("f", 3)).unwrap();
+    let mut buffer = [0; 6];
+    old.read_at(&mut buffer, 0).unwrap();
+    assert_eq!((old.length().unwrap(), &buffer), (18, b"longer"));
 }
 
 #[test]

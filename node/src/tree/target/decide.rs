@@ -23,8 +23,6 @@ pub struct Handling {
     pub update: bool,
     /// Files of the same length are taken to be equal.
     pub size_only: bool,
-    /// A file that has changed is made from its old version, where that pays.
-    pub delta: bool,
     /// Owners count and are set.
     pub owner: bool,
     /// Extended attributes count and are set.
@@ -105,7 +103,6 @@ impl Handling {
             ignore_existing: false,
             update: false,
             size_only: false,
-            delta: true,
             owner: false,
             attributes: false,
         }
@@ -120,7 +117,6 @@ impl Handling {
             ignore_existing: policy.ignore_existing,
             update: policy.update,
             size_only: policy.equality == Equality::Size,
-            delta: policy.delta,
             owner: selection.owner,
             attributes: selection.attributes,
         }

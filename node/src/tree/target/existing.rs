@@ -34,6 +34,11 @@ pub struct Existing {
 }
 
 impl Existing {
+    /// Bytes it has now.
+    pub fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
     /// Reads at `offset` bytes into `buffer`; fewer bytes than it holds only at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully_at(&self.file, buffer, offset)
@@ -51,6 +56,12 @@ impl Target {
             (length, file) if length == entry.size() => Ok(Existing { file }),
             (_, _) => Err(different("its length differs".into())),
         }
+    }
+
+    /// Opens the file that stands under an entry's name, of whatever length.
+    pub fn old_version(&self, entry: &Entry) -> io::Result<Existing> {
+        let file = self.0.open_existing(&entry.path)?;
+        Ok(Existing { file })
     }
 
     /// Settles an entry whose stored file has the same content. The file stays as it is; with

@@ -3,6 +3,7 @@
 use std::{os::fd::AsFd as _, sync::Arc};
 
 use ketch_protocol::{
+    delta::worthwhile,
     limits::WHOLE_BYTES,
     manifest::{Entry, EntryKind},
     message::Fate,
@@ -35,6 +36,8 @@ pub enum Plan {
     /// A look at the stored file of the same length ([`Target::existing`]), and then [`Target::keep`], or
     /// its content if it [may be replaced](Target::may_replace).
     Compare,
+    /// What the stored file of another length lacks of it, by [`Target::rebuild`]; or all of its content.
+    Rebuild,
     /// The rest of its content, by [`Target::partial`].
     Resume {
         /// Bytes that an earlier session recorded as stored; they are checked when they are asked for.

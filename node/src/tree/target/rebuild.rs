@@ -31,11 +31,6 @@ pub struct Rebuild {
 }
 
 impl Target {
-    /// Whether a file may be made from its old version, if one is there.
-    pub fn may_rebuild(&self, entry: &Entry) -> bool {
-        self.0.options.handling.delta && worthwhile(entry.size(), entry.size()).is_some()
-    }
-
     /// Begins a file that is to replace the one under its name, read meanwhile. `None` when there is no file
     /// that can be read.
     pub fn rebuild(&self, entry: &Entry) -> Result<Option<Rebuild>, Trouble> {
