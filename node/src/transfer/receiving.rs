@@ -25,7 +25,7 @@ use super::{
     arrivals::{DataStream, DataStreams, SESSION_STREAMS},
     data_in::bring,
     event::{Change, Consultation, Event, Progress, Report},
-    known_tree::KnownTree,
+    known_tree::{Ended, KnownTree},
     line::{Line, leave},
     pace::Pace,
     planning::{Order, Task, plan_all},
@@ -472,7 +472,7 @@ impl Receiving {
         let unchanged = counts.sent == 0 && counts.removed == 0 && counts.problems == 0;
         let roots = self.receiver.root().zip(self.own_root).filter(|_| unchanged);
         let agreed = roots.map(|(theirs, own)| Agreed { theirs: theirs.hash, own });
-        super::blocking(move || own.fold(agreed)).await;
+        super::blocking(move || own.fold(Ended::Complete(agreed))).await;
     }
 
     async fn conclude(self, ending: Ending) -> Result<Report, CutShort> {

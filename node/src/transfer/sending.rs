@@ -24,7 +24,7 @@ use super::{
     Layout,
     data_out::{DataOut, Moved, bundle_streams},
     event::{Change, Event, Progress, Report},
-    known_tree::KnownTree,
+    known_tree::{Ended, KnownTree},
     line::{Line, leave},
     listing::{Listed, list},
     offer,
@@ -346,7 +346,11 @@ impl Sending {
     async fn conclude(self, ending: Ending) -> Result<Report, SessionError> {
         let elapsed = self.started.elapsed();
         if let Some(tree) = self.tree.clone() {
-            super::blocking(move || tree.fold(None)).await;
+            let ended = match &ending {
+                Ending::Complete(_) => Ended::Complete(None),
+                Ending::Failed(_) => Ended::Early,
+            };
+            super::blocking(move || tree.fold(ended)).await;
         }
         match ending {
             Ending::Complete(counts) => Ok(Report {

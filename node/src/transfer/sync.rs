@@ -166,8 +166,8 @@ impl Syncing<'_> {
     }
 
     async fn open_source(&self) -> Result<KnownTree, SyncError> {
-        let SyncRequest { local, selection, indexes, .. } = self.request.clone();
-        blocking(move || open_local_source(local, &selection, &indexes)).await
+        let SyncRequest { local, selection, policy, indexes, .. } = self.request.clone();
+        blocking(move || open_local_source(local, &selection, &policy, &indexes)).await
     }
 
     async fn connect(&self) -> Result<(Connection, Stream), SyncError> {
