@@ -7,12 +7,8 @@ use ketch_protocol::{io::pump_in, limits::BLOCK_BYTES};
 use tokio::sync::mpsc;
 
 use super::{
-    arrivals::DataStream,
-    blocking, lock,
-    pace::Pace,
-    pulse::Broken,
-    receiving::Work,
-    storing::{Store, Storing},
+    arrivals::DataStream, blocking, lock, pace::Pace, pulse::Broken, receiving::Work, store::Store,
+    storing::Storing,
 };
 
 /// Stores what a data stream of the session brings.

@@ -217,3 +217,73 @@ pub enum OpenError {
     #[error("drawing random numbers")]
     Salt(#[source] io::Error),
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+    use crate::state::StateFolder;
+
+    fn indexes(folder: &Path) -> Indexes {
+        Indexes::new(&StateFolder::locate(Some(folder.join("state")), |_| None).unwrap())
+    }
+
+    fn open(folder: &Path, indexes: &Indexes, excluded: &[String]) -> KnownTree {
+        let root = HeldDirectory::open(&folder.join("tree")).unwrap();
+        let selection = Selection { hashes: Hashes::All, ..Selection::default() };
+        KnownTree::open(&root, indexes, &selection, excluded).unwrap()
+    }
+
+    /// A session that compares it and ends well.
+    fn compare(tree: &KnownTree) {
+        tree.catalogue().unwrap();
+        tree.fold(Ended::Complete(None));
+    }
+
+    /// Whether its index knows of any file.
+    fn knows_any(tree: &KnownTree) -> bool {
+        !tree.index.as_ref().unwrap().reader(now()).gone().is_empty()
+    }
+
+    #[test]
+    fn files_that_are_gone_are_forgotten_unless_they_are_left_out_or_the_disk_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, indexes) = (folder.path().join("tree"), indexes(folder.path()));
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a"), "a").unwrap();
+        let tree = open(folder.path(), &indexes, &[]);
+        compare(&tree);
+        compare(&open(folder.path(), &indexes, &["a".into()]));
+        assert!(knows_any(&tree), "what is left out is known on");
+
+        fs::rename(&root, folder.path().join("elsewhere")).unwrap();
+        fs::create_dir(&root).unwrap();
+        let other = open(folder.path(), &indexes, &[]);
+        assert!(other.is_elsewhere() && !tree.is_elsewhere());
+        compare(&other);
+        assert!(knows_any(&tree), "what another disk does not have is known on");
+
+        fs::remove_dir(&root).unwrap();
+        fs::rename(folder.path().join("elsewhere"), &root).unwrap();
+        fs::remove_file(root.join("a")).unwrap();
+        compare(&open(folder.path(), &indexes, &[]));
+        assert!(!knows_any(&tree));
+    }
+
+    #[test]
+    fn only_who_marks_its_root_replaces_a_known_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, indexes) = (folder.path().join("tree"), indexes(folder.path()));
+        fs::create_dir(&root).unwrap();
+        compare(&open(folder.path(), &indexes, &[]));
+        fs::rename(&root, folder.path().join("elsewhere")).unwrap();
+        fs::create_dir(&root).unwrap();
+        compare(&open(folder.path(), &indexes, &[]));
+        assert!(open(folder.path(), &indexes, &[]).is_elsewhere());
+        open(folder.path(), &indexes, &[]).marking_root(true).fold(Ended::Early);
+        assert!(open(folder.path(), &indexes, &[]).is_elsewhere());
+        compare(&open(folder.path(), &indexes, &[]).marking_root(true));
+        assert!(!open(folder.path(), &indexes, &[]).is_elsewhere());
+    }
+}

@@ -34,6 +34,7 @@ mod retry;
 mod sending;
 mod serve;
 mod sides;
+mod store;
 mod storing;
 mod sync;
 mod targets;

@@ -20,7 +20,7 @@ use super::{
     rebuilding::Job,
     receiving::Work,
     registry::{self, Awaited, Incoming},
-    storing::{EndCause, Store, Stored, await_content},
+    store::{EndCause, Store, Stored, await_content},
 };
 use crate::tree::{Approved, Link, Plan, Trouble};
 

@@ -32,7 +32,7 @@ use super::{
     preview::{Previewed, preview_all},
     pulse::Pulse,
     rebuilding::Rebuilding,
-    storing::{EndCause, Store, Stored},
+    store::{EndCause, Store, Stored},
     targets::Heard,
 };
 use crate::{

@@ -19,7 +19,7 @@ use super::{
     SyncError,
     known_tree::{KnownTree, OpenError, filter},
     receiving::Doing,
-    storing::Store,
+    store::Store,
 };
 use crate::{
     index::Indexes,
