@@ -162,8 +162,8 @@ impl Bucket {
         let due = u64::try_from(due).unwrap_or(u64::MAX);
         self.tokens = self.tokens.saturating_add(due).min(self.burst);
         if due > 0 {
-            // To the last whole token, so that asking often loses none.
-            let nanoseconds = u128::from(due) * 1_000_000_000 / u128::from(self.rate.get());
+            // To the last whole token, so that asking often loses none; rounded up, so that no time counts twice.
+            let nanoseconds = (u128::from(due) * 1_000_000_000).div_ceil(u128::from(self.rate.get()));
             self.filled += Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
         }
     }
