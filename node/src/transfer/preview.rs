@@ -119,7 +119,8 @@ impl<I: Iterator<Item = Entry>> Preview<I> {
             Decision::Digest | Decision::Store(Over::File | Over::Other) => Fate::Updated.into(),
             Decision::Store(Over::Directory) => {
                 own.iter().for_each(|own| self.beside.is_extra(own));
-                Fate::Updated.into()
+                // It is removed as one of those that are in the way.
+                Fate::Created.into()
             }
             Decision::Skip(skip) if skip.is_wanted() => Fate::Skipped.into(),
             Decision::Skip(skip) => {

@@ -11,6 +11,7 @@ mod guards;
 mod hostile_receiver;
 mod hostile_sender;
 mod interrupt;
+mod kinds;
 mod left_out;
 mod mounts;
 mod peer;

@@ -316,6 +316,11 @@ impl Receiver {
         self.storing().map_or(0, |storing| storing.outstanding.count())
     }
 
+    /// Whether nothing more can be listed before something is settled.
+    pub fn is_full(&self) -> bool {
+        self.storing().is_some_and(|storing| storing.outstanding.room() == 0)
+    }
+
     /// An entry that was listed and is not settled.
     pub fn open_entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
         self.storing()?.outstanding.entry(id)
