@@ -142,11 +142,17 @@ struct Planning<I: Iterator> {
     beside: Beside<I>,
     moves: Moves,
     /// What can be planned only after others.
-    waiting: Vec<(EntryId, Arc<Entry>, Waits)>,
+    waiting: Vec<Waiting>,
     approved: Option<Approved>,
     /// Files of the batch at hand that are made from their old versions.
     rebuilds: Vec<(EntryId, Arc<Entry>)>,
 }
+
+/// An entry that waits.
+type Waiting = (EntryId, Arc<Entry>, Waits);
+
+/// What became of an entry that got its room, if it does not wait for its file, and what is awaited for it.
+type Cleared = (Option<Outcome>, Vec<(EntryId, Awaited)>);
 
 /// What an entry waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -294,9 +300,9 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         if let Some(listed) = listed {
             self.approve(listed)?;
         }
-        let (links, blocked) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition::<Vec<_>, _>(|(.., waits)| *waits == Waits::ForFile);
+        let waiting = std::mem::take(&mut self.waiting);
+        let (links, blocked): (Vec<Waiting>, Vec<Waiting>) =
+            waiting.into_iter().partition(|(.., waits)| *waits == Waits::ForFile);
         let (mut stored, mut is_content_missing) = (Stored::default(), false);
         for (id, entry, _) in blocked {
             let planned = self.make_room(id, &entry, report).map(|(outcome, awaited)| {
@@ -318,7 +324,7 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         Ok(stored)
     }
 
-    fn link(&self, links: &[(EntryId, Arc<Entry>, Waits)], stored: &mut Stored) {
+    fn link(&self, links: &[Waiting], stored: &mut Stored) {
         for (id, entry, _) in links {
             note(*id, self.link_at_last(entry).map(Some), stored);
             if stored.end.is_some() {
@@ -339,7 +345,7 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         id: EntryId,
         entry: &Arc<Entry>,
         report: &mpsc::Sender<Work>,
-    ) -> Result<(Option<Outcome>, Vec<(EntryId, Awaited)>), Trouble> {
+    ) -> Result<Cleared, Trouble> {
         let target = self.task.store.target.clone();
         let Some(approved) = &mut self.approved else {
             return Err(unstorable(entry, "a directory is in the way, and too much waits for its removal"));

@@ -32,8 +32,11 @@ fn inode(path: &Path) -> u64 {
     fs::metadata(path).unwrap().ino()
 }
 
-/// Everything that writing would change: of each path its inode, kind and mode, times, and content.
-fn state(root: &Path) -> Vec<(PathBuf, u64, u32, [i64; 4], Vec<u8>)> {
+/// What writing would change: path, inode, kind and mode, times, and content.
+type State = (PathBuf, u64, u32, [i64; 4], Vec<u8>);
+
+/// The state of a tree.
+fn state(root: &Path) -> Vec<State> {
     let metadata = fs::symlink_metadata(root).unwrap();
     let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
     let content = if metadata.is_file() { fs::read(root).unwrap() } else { Vec::new() };

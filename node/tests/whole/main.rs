@@ -10,6 +10,7 @@ mod forwarder;
 mod guards;
 mod hostile_receiver;
 mod hostile_sender;
+mod hostile_sync;
 mod interrupt;
 mod kinds;
 mod left_out;
