@@ -55,6 +55,21 @@ async fn a_share_is_pulled_and_pulled_again_at_no_cost() {
 }
 
 #[tokio::test]
+async fn what_crossed_as_a_delta_is_known_to_both_sides_afterwards() {
+    let serving = Serving::with(Tcp, "read").await;
+    let (old, added) = (noise(1 << 20, 1), noise(1_000, 2));
+    fs::write(serving.shared().join("large"), &old).unwrap();
+    serving.pull(&[]).await.expect(0);
+    fs::write(serving.shared().join("large"), [old, added].concat()).unwrap();
+    let changed = serving.pull(&[]).await.expect(0);
+    assert!(number(&changed, "moved_bytes") < 500_000, "{changed:#?}");
+
+    let again = serving.pull(&[]).await.expect(0);
+    assert_eq!((number(&again, "moved_bytes"), number(&again, "found_bytes")), (0, 0));
+    assert_same(&serving.shared(), &serving.place.target());
+}
+
+#[tokio::test]
 async fn a_tree_is_pushed_below_a_share_and_both_ends_say_the_same() {
     for transport in BOTH {
         let mut serving = Serving::with(transport, "write").await;
