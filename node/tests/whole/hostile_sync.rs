@@ -1,11 +1,16 @@
 //! A peer that has rights on a share and keeps to no rule: a real `ketch serve` turns it away, neither shows nor
 //! touches anything beyond its rights, and serves the next who comes.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    time::{Duration, SystemTime},
+};
 
 use futures::AsyncWriteExt as _;
 use ketch::{identity, state::StateFolder, swarm::TransportKind::Tcp, trust::Ticket};
 use ketch_protocol::{
+    hash::ContentHash,
     io::StreamKind,
     limits::VERSION,
     manifest::{Entry, EntryId, EntryKind, Timestamp},
@@ -122,9 +127,11 @@ async fn who_may_write_may_not_remove_by_any_message() {
 }
 
 /// Proposes a tree for a target that is not there, and waits until it is asked for.
-async fn proposed(comer: &PlayedReceiver) -> Control {
+async fn proposed(comer: &PlayedReceiver, target: &str, session: SessionId) -> Control {
     let mut control = comer.control().await;
-    control.say_bytes(&propose("new", Policy::default())).await;
+    let (selection, policy) = (Selection::default(), Policy::default());
+    let propose = Propose { version: VERSION, session, place: place(target), selection, policy };
+    control.say(&Message::Propose(propose)).await;
     let asked = control.hear_until(|message| if let Message::Ask(ask) = message { Some(ask) } else { None });
     assert_eq!(asked.await.claim, Claim::Proposed);
     control.say(&Message::Offer(Offer { version: VERSION, estimate: None })).await;
@@ -138,13 +145,14 @@ async fn what_is_pushed_stays_in_its_target() {
     let comer = come(&serving).await;
     let canary = serving.place.path("outside");
     let canary = canary.to_str().unwrap().as_bytes();
-    for entries in [
+    let manifests = [
         vec![file(b"../f", 1)],
         vec![file(b"/f", 1)],
         vec![link(b"a", canary), file(b"a/f", 1)],
         vec![file(b"b", 1), file(b"a", 1)],
-    ] {
-        let mut control = proposed(&comer).await;
+    ];
+    for (entries, number) in manifests.into_iter().zip(1..) {
+        let mut control = proposed(&comer, &format!("new {number}"), SessionId([number; 16])).await;
         control.say_bytes(&manifest(0, &entries)).await;
         assert_eq!(refused(&mut control).await.0, Reason::Violation);
     }
@@ -153,26 +161,30 @@ async fn what_is_pushed_stays_in_its_target() {
 }
 
 #[tokio::test]
-async fn content_that_is_not_what_was_listed_is_not_stored() {
-    let mut serving = Serving::with(Tcp, "read,write").await;
+async fn a_hash_that_was_listed_is_not_believed_of_other_content() {
+    let serving = Serving::with(Tcp, "read,write").await;
     let comer = come(&serving).await;
-    let mut control = proposed(&comer).await;
+    let mut control = proposed(&comer, "new", SESSION).await;
     let kind = EntryKind::File { size: 7 };
     let mtime = Timestamp { seconds: 9, nanoseconds: 0 };
-    let hash = ketch_protocol::hash::ContentHash(*blake3::hash(b"listed!").as_bytes());
-    let entry = Entry { hash: Some(hash), ..Entry::new(EntryPath::parse(b"f").unwrap(), kind, 0o644, mtime) };
-    control
-        .say(&Message::Manifest(Batch { first: EntryId(0), entries: vec![entry], problems: Vec::new() }))
-        .await;
+    let hash = Some(ContentHash(*blake3::hash(b"listed!").as_bytes()));
+    let entry = Entry { hash, ..Entry::new(EntryPath::parse(b"f").unwrap(), kind, 0o644, mtime) };
+    let batch = Batch { first: EntryId(0), entries: vec![entry], problems: Vec::new() };
+    control.say(&Message::Manifest(batch)).await;
     control.say_bytes(&manifest_end(1, 7)).await;
     let mut stream = comer.stream().await;
     StreamKind::Data(SESSION).write(&mut stream).await.unwrap();
     stream.write_all(&whole(0, b"another")).await.unwrap();
     stream.flush().await.unwrap();
-    let ended = serving.serve.event_where("session_ended", |_| true).await;
-    assert!(ended["error"].as_str().unwrap().contains("hash"), "{ended}");
-    assert!(!serving.shared().join("new/f").exists());
-    still_serves(&serving).await;
+    control.hear_until(|message| matches!(message, Message::Done(_)).then_some(())).await;
+    control.say(&Message::Farewell).await;
+
+    // An honest peer brings what the other one said that it had brought.
+    write(&serving.place.source(), "f", "listed!");
+    let honest = fs::File::options().write(true).open(serving.place.source().join("f")).unwrap();
+    honest.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(9)).unwrap();
+    serving.sync_as("other", serving.place.source(), serving.docs("/new"), &[]).end().await.expect(0);
+    assert_eq!(fs::read(serving.shared().join("new/f")).unwrap(), b"listed!");
 }
 
 #[tokio::test]
