@@ -190,7 +190,7 @@ fn sync_hint(error: &SyncError) -> Option<&'static str> {
         }
         SyncError::Session { error, .. } => session_hint(
             error,
-            "the other side gives rights by `ketch serve --allow PEER=NAME:RIGHT`; PEER is what `ketch id` prints here",
+            "there is no such share, or no such right on it: the other side gives one by `ketch serve --allow PEER=NAME:RIGHT`, and PEER is what `ketch id` prints here",
         ),
         SyncError::Source { .. }
         | SyncError::Tree(_)

@@ -64,9 +64,8 @@ fn with_path(message: Vec<u8>, path: &str, other: &str) -> Vec<u8> {
 /// Why the other side does not go on.
 async fn refused(control: &mut Control) -> (Reason, String) {
     control
-        .hear_until(|message| match message {
-            Message::Refuse(refuse) => Some((refuse.reason, refuse.detail.to_string())),
-            _ => None,
+        .hear_until(|message| {
+            if let Message::Refuse(refuse) = message { Some((refuse.reason, refuse.detail)) } else { None }
         })
         .await
 }
