@@ -114,6 +114,7 @@ impl Exit {
             | SyncError::Tree(_)
             | SyncError::LookAtTarget(_)
             | SyncError::Random(_) => Self::Failed,
+            SyncError::OtherSource { .. } => Self::Guard,
             SyncError::Target(error) => Self::of_target(error),
             SyncError::Connect(_) => Self::Unreachable,
             SyncError::Session { error, .. } => Self::of_session(error),
@@ -192,6 +193,9 @@ fn sync_hint(error: &SyncError) -> Option<&'static str> {
             error,
             "there is no such share, or no such right on it: the other side gives one by `ketch serve --allow PEER=NAME:RIGHT`, and PEER is what `ketch id` prints here",
         ),
+        SyncError::OtherSource { .. } => {
+            Some("mount what belongs there, or --force-empty if the source is meant to be another one")
+        }
         SyncError::Source { .. }
         | SyncError::Tree(_)
         | SyncError::Target(_)

@@ -1,6 +1,6 @@
 //! `ketch sync`.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::SystemTime};
 
 use ketch::{
     index::Indexes,
@@ -25,7 +25,9 @@ use super::{
 };
 
 pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Result<Exit> {
-    let request = request(&command, &Book::load(state)?, Arc::new(Indexes::new(state)))?;
+    let indexes = Arc::new(Indexes::new(state));
+    indexes.forget_unused(SystemTime::now());
+    let request = request(&command, &Book::load(state)?, indexes)?;
     let stop = stop_on_signal()?;
     let (node, mut inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
@@ -69,6 +71,7 @@ fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::
         selection: selection(command)?,
         policy: policy(command),
         itemize: command.itemize || command.dry_run,
+        bytes_per_s: command.bwlimit,
         retry_for: command.retry_for,
         indexes,
     })

@@ -16,6 +16,7 @@ use std::{
     io::{self, BufReader, Read as _, Seek as _, SeekFrom},
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::Path,
+    time::SystemTime,
 };
 
 use rustix::{
@@ -127,6 +128,8 @@ impl Journal {
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(Refused::Busy);
         }
+        // When it was last used, for whoever tidies up; where it can't be said, it is forgotten too early.
+        let _ = file.set_modified(SystemTime::now());
         let mut journal = Self { file, end: 0, synced: 0, generation: 0, seal: Seal::Missing };
         journal.begin()?;
         Ok(journal)

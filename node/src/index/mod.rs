@@ -17,6 +17,7 @@ use std::{
     os::unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::SystemTime,
 };
 
 use ketch_protocol::{manifest::Timestamp, session::receiver::Agreed};
@@ -38,6 +39,7 @@ mod record;
 mod recorder;
 mod seal;
 mod store;
+mod unused;
 
 pub use journal::Mark;
 pub use pair::PairKey;
@@ -45,6 +47,10 @@ pub use reader::{Gone, Reader};
 pub use record::{Seen, StatKey, now};
 pub use recorder::Recorder;
 pub use store::Changes;
+
+/// How the names of the files of an index end.
+const JOURNAL: &str = "journal";
+const STORE: &str = "redb";
 
 /// Added to the name of what was moved aside. One of each is kept, for whoever wants to know.
 const DAMAGED: &str = "damaged";
@@ -129,6 +135,11 @@ impl Indexes {
         Self { folder: state.path().join("index"), boot: Boot::current(), open: Mutex::default() }
     }
 
+    /// Removes those that were not used for a quarter of a year before `now`.
+    pub fn forget_unused(&self, now: SystemTime) {
+        unused::forget(&self.folder, now);
+    }
+
     /// Opens the index of a tree, with all that its journal holds.
     pub fn open(&self, root: &Root) -> Index {
         let name = name_of(&root.path);
@@ -147,9 +158,9 @@ impl Indexes {
     fn open_files(&self, name: &str, root: &Path) -> Shared {
         let mut shared =
             Shared { root: root.into(), files: None, boot: self.boot, warnings: Mutex::default() };
-        match shared.open_journal(&self.folder, &self.folder.join(format!("{name}.journal"))) {
+        match shared.open_journal(&self.folder, &self.folder.join(format!("{name}.{JOURNAL}"))) {
             Ok(journal) => {
-                let store = self.folder.join(format!("{name}.redb"));
+                let store = self.folder.join(format!("{name}.{STORE}"));
                 shared.check(&journal, &store);
                 shared.files = Some(Files { store, journal: Mutex::new(journal) });
                 shared.fold(&Changes::default());

@@ -123,6 +123,11 @@ impl Open {
 }
 
 impl Gone {
+    /// Whether none are.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     fn add(&mut self, key: &[u8]) {
         if self.bytes < GONE_BYTES {
             self.bytes += key.len();

@@ -179,7 +179,7 @@ pub struct Changes {
 
 impl Changes {
     pub(super) fn is_empty(&self) -> bool {
-        self.gone.keys.is_empty() && self.agreed.is_none() && self.root.is_none()
+        self.gone.is_empty() && self.agreed.is_none() && self.root.is_none()
     }
 }
 

@@ -1,3 +1,5 @@
+use std::{fs::File, time::Duration};
+
 use ketch_protocol::{difference::RangeHash, hash::ContentHash, path::EntryPath};
 
 use super::*;
@@ -238,6 +240,30 @@ fn the_root_is_remembered() {
     assert_eq!(index.known_root(), None);
     index.fold(&Changes { root: Some(setting.root.identity), ..Changes::default() });
     assert_eq!(index.known_root(), Some(setting.root.identity));
+}
+
+#[test]
+fn an_index_is_forgotten_when_it_was_not_used_for_a_quarter_of_a_year() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let setting = Setting::new();
+    let index = setting.open();
+    read(&index, 0..50);
+    index.fold(&Changes::default());
+    let forget = |days| setting.indexes(1).forget_unused(SystemTime::now() + days * DAY);
+    let files = || fs::read_dir(setting.folder.path()).unwrap().count();
+    forget(91);
+    assert_eq!(files(), 2, "it is in use");
+    drop(index);
+    forget(89);
+    assert_eq!(files(), 2);
+    // To open it is to use it, even if nothing is written.
+    let journal = File::options().write(true).open(setting.file("journal")).unwrap();
+    journal.set_modified(SystemTime::now() - 80 * DAY).unwrap();
+    drop(setting.open());
+    forget(11);
+    assert_eq!(files(), 2);
+    forget(91);
+    assert_eq!(files(), 0);
 }
 
 #[test]

@@ -84,6 +84,14 @@ impl Connection {
         self.link.state.borrow().agent.clone()
     }
 
+    /// How long a message to the peer and its answer take, once that is measured: the first time shortly after the
+    /// connection was made. `None` where the peer does not answer pings, or the connection ends.
+    pub async fn round_trip(&self) -> Option<Duration> {
+        let mut state = self.link.state.clone();
+        let known = state.wait_for(|state| state.last_ping.is_some() || state.ended.is_some()).await.ok()?;
+        known.last_ping.as_ref()?.as_ref().ok().copied()
+    }
+
     /// Opens a transfer stream on this connection. When as many are open as the connection carries, it
     /// waits for one to be dropped. Dropping the future gives up the stream.
     pub async fn open_stream(&self) -> Result<Stream, StreamError> {

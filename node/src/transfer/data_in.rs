@@ -7,16 +7,14 @@ use ketch_protocol::{io::pump_in, limits::BLOCK_BYTES};
 use tokio::sync::mpsc;
 
 use super::{
-    arrivals::DataStream,
-    blocking, lock,
-    pulse::Broken,
-    receiving::Work,
-    storing::{Store, Storing},
+    arrivals::DataStream, blocking, lock, pace::Pace, pulse::Broken, receiving::Work, store::Store,
+    storing::Storing,
 };
 
 /// Stores what a data stream of the session brings.
-pub(super) async fn bring(brought: DataStream, store: Arc<Store>, report: mpsc::Sender<Work>) {
-    let DataStream { mut stream, compressed } = brought;
+pub(super) async fn bring(brought: DataStream, pace: Pace, store: Arc<Store>, report: mpsc::Sender<Work>) {
+    let DataStream { stream, compressed } = brought;
+    let mut stream = pace.of(stream);
     let storing = if compressed { Storing::compressed(store) } else { Ok(Storing::new(store)) };
     let storing = match storing {
         Ok(storing) => Arc::new(Mutex::new(storing)),

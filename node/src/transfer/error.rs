@@ -81,6 +81,12 @@ pub enum SyncError {
         /// Why.
         source: io::Error,
     },
+    /// Another directory is in the place of the source, for whose sake nothing is removed.
+    #[error("{} is not the directory that was synced before: another one is in its place, so nothing is removed", show(.path))]
+    OtherSource {
+        /// What was named.
+        path: PathBuf,
+    },
     /// The tree on this side can't be listed as it was asked for.
     #[error(transparent)]
     Tree(#[from] OpenError),

@@ -1,6 +1,9 @@
 //! [`KnownTree`]: a tree of a session, with what takes no part in it and what is remembered of its files.
 
-use std::io;
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
 
 use ketch_protocol::{
     limits::VERSION,
@@ -10,8 +13,9 @@ use ketch_protocol::{
     session::receiver::Agreed,
 };
 
+use super::lock;
 use crate::{
-    index::{Changes, Index, Indexes, PairKey, Recorder, now},
+    index::{Changes, Gone, Index, Indexes, PairKey, Recorder, RootIdentity, now},
     swarm::PeerId,
     tree::{Catalogued, Filter, FilterError, HeldDirectory, Listing, Scan, Source, SourceError, catalogue},
 };
@@ -26,6 +30,21 @@ pub(super) struct KnownTree {
     selection: Selection,
     /// Names what it is compared with.
     pair: Option<PairKey>,
+    /// Which directory its root is.
+    root: Option<RootIdentity>,
+    /// Whether a session that ends well makes its root the known one, whatever was known before.
+    marks_root: bool,
+    /// What its last scan found gone.
+    gone: Arc<Mutex<Gone>>,
+}
+
+/// How a session ended, as far as its trees are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Before everything was settled.
+    Early,
+    /// With all that was listed settled; and the roots of the two trees, if nothing was to be done.
+    Complete(Option<Agreed>),
 }
 
 impl KnownTree {
@@ -38,14 +57,26 @@ impl KnownTree {
     ) -> Result<Self, OpenError> {
         let filter = filter(selection, excluded)?;
         let source = Source::of_root(root)?;
-        let index = source.root()?.map(|root| indexes.open(&root));
-        Ok(Self { source, index, filter, selection: selection.clone(), pair: None })
+        let root = source.root()?;
+        let index = root.as_ref().map(|root| indexes.open(root));
+        let (root, selection) = (root.map(|root| root.identity), selection.clone());
+        Ok(Self {
+            source,
+            index,
+            filter,
+            selection,
+            pair: None,
+            root,
+            marks_root: false,
+            gone: Arc::default(),
+        })
     }
 
     /// What is offered by a ticket: all of it, and nothing is kept.
     pub(super) fn offered(source: Source) -> Self {
         let (filter, selection) = (Filter::default(), Selection::default());
-        Self { source, index: None, filter, selection, pair: None }
+        let (pair, root, gone) = (None, None, Arc::default());
+        Self { source, index: None, filter, selection, pair, root, marks_root: false, gone }
     }
 
     /// Lists it.
@@ -65,7 +96,9 @@ impl KnownTree {
         let filter = self.filter.clone();
         let index = self.index.as_ref().ok_or(OpenError::Offered)?;
         let catalogued = catalogue(&self.source, index, &self.selection, filter, salt, || true)?;
-        Ok(catalogued.expect("it is wanted to the end"))
+        let mut catalogued = catalogued.expect("it is wanted to the end");
+        *lock(&self.gone) = std::mem::take(&mut catalogued.gone);
+        Ok(catalogued)
     }
 
     /// Says what it is compared with, and on what terms.
@@ -88,10 +121,38 @@ impl KnownTree {
         self.index.as_ref()?.agreed(&self.pair?)
     }
 
-    /// Keeps what was learnt of it, and the roots of the two if nothing was to be done.
-    pub(super) fn fold(&self, agreed: Option<Agreed>) {
+    /// Makes its root the known one when a session ends well. Of a tree that does not do so, it is only if none
+    /// was known.
+    pub(super) fn marking_root(self, marks_root: bool) -> Self {
+        Self { marks_root, ..self }
+    }
+
+    /// Whether its root is another directory than the known one: another disk, or what lies below one that is not
+    /// mounted.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.known_root().is_some_and(|known| Some(known) != self.root)
+    }
+
+    fn known_root(&self) -> Option<RootIdentity> {
+        self.index.as_ref().and_then(Index::known_root)
+    }
+
+    /// Keeps what was learnt of it. Nothing is written where nothing is new.
+    pub(super) fn fold(&self, ended: Ended) {
         let Some(index) = &self.index else { return };
-        index.fold(&Changes { agreed: self.pair.zip(agreed), ..Changes::default() });
+        let known = self.known_root();
+        // What is left out, or lies on another disk, is not gone.
+        let is_all = self.filter.is_empty() && known.is_some() && known == self.root;
+        let gone = std::mem::take(&mut *lock(&self.gone));
+        let changes = match ended {
+            Ended::Early => Changes::default(),
+            Ended::Complete(agreed) => Changes {
+                gone: if is_all { gone } else { Gone::default() },
+                agreed: self.pair.zip(agreed.filter(|agreed| self.agreed() != Some(*agreed))),
+                root: self.root.filter(|_| known.is_none() || (self.marks_root && known != self.root)),
+            },
+        };
+        index.fold(&changes);
     }
 
     /// Takes what becomes known of its files.
@@ -155,4 +216,74 @@ pub enum OpenError {
     /// The system gave no random numbers.
     #[error("drawing random numbers")]
     Salt(#[source] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+    use crate::state::StateFolder;
+
+    fn indexes(folder: &Path) -> Indexes {
+        Indexes::new(&StateFolder::locate(Some(folder.join("state")), |_| None).unwrap())
+    }
+
+    fn open(folder: &Path, indexes: &Indexes, excluded: &[String]) -> KnownTree {
+        let root = HeldDirectory::open(&folder.join("tree")).unwrap();
+        let selection = Selection { hashes: Hashes::All, ..Selection::default() };
+        KnownTree::open(&root, indexes, &selection, excluded).unwrap()
+    }
+
+    /// A session that compares it and ends well.
+    fn compare(tree: &KnownTree) {
+        tree.catalogue().unwrap();
+        tree.fold(Ended::Complete(None));
+    }
+
+    /// Whether its index knows of any file.
+    fn knows_any(tree: &KnownTree) -> bool {
+        !tree.index.as_ref().unwrap().reader(now()).gone().is_empty()
+    }
+
+    #[test]
+    fn files_that_are_gone_are_forgotten_unless_they_are_left_out_or_the_disk_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, indexes) = (folder.path().join("tree"), indexes(folder.path()));
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a"), "a").unwrap();
+        let tree = open(folder.path(), &indexes, &[]);
+        compare(&tree);
+        compare(&open(folder.path(), &indexes, &["a".into()]));
+        assert!(knows_any(&tree), "what is left out is known on");
+
+        fs::rename(&root, folder.path().join("elsewhere")).unwrap();
+        fs::create_dir(&root).unwrap();
+        let other = open(folder.path(), &indexes, &[]);
+        assert!(other.is_elsewhere() && !tree.is_elsewhere());
+        compare(&other);
+        assert!(knows_any(&tree), "what another disk does not have is known on");
+
+        fs::remove_dir(&root).unwrap();
+        fs::rename(folder.path().join("elsewhere"), &root).unwrap();
+        fs::remove_file(root.join("a")).unwrap();
+        compare(&open(folder.path(), &indexes, &[]));
+        assert!(!knows_any(&tree));
+    }
+
+    #[test]
+    fn only_who_marks_its_root_replaces_a_known_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, indexes) = (folder.path().join("tree"), indexes(folder.path()));
+        fs::create_dir(&root).unwrap();
+        compare(&open(folder.path(), &indexes, &[]));
+        fs::rename(&root, folder.path().join("elsewhere")).unwrap();
+        fs::create_dir(&root).unwrap();
+        compare(&open(folder.path(), &indexes, &[]));
+        assert!(open(folder.path(), &indexes, &[]).is_elsewhere());
+        open(folder.path(), &indexes, &[]).marking_root(true).fold(Ended::Early);
+        assert!(open(folder.path(), &indexes, &[]).is_elsewhere());
+        compare(&open(folder.path(), &indexes, &[]).marking_root(true));
+        assert!(!open(folder.path(), &indexes, &[]).is_elsewhere());
+    }
 }

@@ -12,7 +12,7 @@ use ketch_protocol::{
 
 use crate::tree::{Target, Trouble};
 
-/// Files of the target that equal nothing of the sender under their own names, by their content.
+/// Files of the target by their content: about a hundred bytes for each.
 #[derive(Debug, Default)]
 pub(super) struct Moves(HashMap<ContentHash, EntryPath>);
 
@@ -29,23 +29,27 @@ impl Moves {
     }
 }
 
-/// Stores an entry with the content of another file of the target; `None` if that is not what it was any more,
+/// Stores an entry with the content of another file of the target, which share it where the file system can; `None` if that is not what it was any more,
 /// and nothing is stored.
 pub(super) fn copy(target: &Target, from: &EntryPath, entry: &Entry) -> Result<Option<Fate>, Trouble> {
     let named = Entry { path: from.clone(), ..entry.clone() };
     let Ok(old) = target.existing(&named) else { return Ok(None) };
     let mut new = target.create(entry)?;
+    let is_shared = new.share(&old);
     let (mut hasher, mut offset) = (Hasher::whole(), 0);
     let mut buffer = vec![0; entry.size().min(BLOCK_BYTES as u64) as usize];
     while offset < entry.size() {
         let wanted = (entry.size() - offset).min(buffer.len() as u64) as usize;
-        match old.read_at(&mut buffer[..wanted], offset) {
+        let part = &mut buffer[..wanted];
+        match if is_shared { new.read_at(part, offset) } else { old.read_at(part, offset) } {
             Ok(read) if read == wanted => {}
             // It became shorter, or can't be read: its content comes from the sender.
             Ok(_) | Err(_) => return Ok(None),
         }
         hasher.update(&buffer[..wanted]);
-        new.write(&buffer[..wanted])?;
+        if !is_shared {
+            new.write(&buffer[..wanted])?;
+        }
         offset += wanted as u64;
     }
     if Some(hasher.finish()) != entry.hash {

@@ -20,7 +20,7 @@ use super::{
     rebuilding::Job,
     receiving::Work,
     registry::{self, Awaited, Incoming},
-    storing::{EndCause, Store, Stored, await_content},
+    store::{EndCause, Store, Stored, await_content},
 };
 use crate::tree::{Approved, Link, Plan, Trouble};
 
@@ -129,7 +129,7 @@ impl Comparison {
     /// What may be found again under other names.
     pub(super) fn moves(&self, find_moves: bool) -> Moves {
         let own = self.narrowing.iter().filter(|_| find_moves);
-        Moves::of(own.flat_map(|narrowing| narrowing.unmatched_entries()))
+        Moves::of(own.flat_map(|narrowing| narrowing.own_entries()))
     }
 }
 

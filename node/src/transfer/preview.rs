@@ -17,7 +17,7 @@ use super::{
     moves::Moves,
     planning::{Comparison, Order},
     receiving::Work,
-    storing::Stored,
+    store::Stored,
 };
 use crate::tree::{Decision, Filter, Handling, Over, Own, Skip, decide};
 

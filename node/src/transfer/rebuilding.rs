@@ -27,7 +27,7 @@ use ketch_protocol::{
 use super::{
     lock,
     registry::Awaited,
-    storing::{EndCause, Store, Stored, await_content},
+    store::{EndCause, Store, Stored, await_content},
 };
 use crate::tree::{Rebuild, Trouble};
 

@@ -17,7 +17,7 @@ use super::{
     event::{Event, Report, Route},
     line::{Leave, Line},
     receiving::{CutShort, Doing, Receiving},
-    storing::Store,
+    store::Store,
 };
 use crate::{
     swarm::{Connection, Inbound, Node, TransportKind},

@@ -25,13 +25,14 @@ use super::{
     arrivals::{DataStream, DataStreams, SESSION_STREAMS},
     data_in::bring,
     event::{Change, Consultation, Event, Progress, Report},
-    known_tree::KnownTree,
+    known_tree::{Ended, KnownTree},
     line::{Line, leave},
+    pace::Pace,
     planning::{Order, Task, plan_all},
     preview::{Previewed, preview_all},
     pulse::Pulse,
     rebuilding::Rebuilding,
-    storing::{EndCause, Store, Stored},
+    store::{EndCause, Store, Stored},
     targets::Heard,
 };
 use crate::{
@@ -79,6 +80,7 @@ pub(super) struct Receiving {
     itemize: bool,
     /// Changes to be told before anything else.
     changes: Vec<(Change, EntryPath)>,
+    pace: Pace,
 }
 
 /// What is done with what is listed.
@@ -208,6 +210,7 @@ impl Receiving {
             heard: Heard::default(),
             itemize: false,
             changes: Vec::new(),
+            pace: Pace::default(),
         }
     }
 
@@ -219,6 +222,11 @@ impl Receiving {
     /// Tells every change of the target.
     pub(super) fn itemizing(self, itemize: bool) -> Self {
         Self { itemize, ..self }
+    }
+
+    /// Takes content no faster than that.
+    pub(super) fn paced(self, pace: Pace) -> Self {
+        Self { pace, ..self }
     }
 
     /// Counts what is heard from the sender.
@@ -286,7 +294,7 @@ impl Receiving {
             Wake::Stream(stream) => {
                 // In a preview no content comes; the stream of a peer that sends some is reset.
                 if let Some(store) = self.doing.store() {
-                    streams.spawn(bring(stream, Arc::clone(store), self.report.clone()));
+                    streams.spawn(bring(stream, self.pace.clone(), Arc::clone(store), self.report.clone()));
                 }
                 return;
             }
@@ -465,7 +473,7 @@ impl Receiving {
         let unchanged = counts.sent == 0 && counts.removed == 0 && counts.problems == 0;
         let roots = self.receiver.root().zip(self.own_root).filter(|_| unchanged);
         let agreed = roots.map(|(theirs, own)| Agreed { theirs: theirs.hash, own });
-        super::blocking(move || own.fold(agreed)).await;
+        super::blocking(move || own.fold(Ended::Complete(agreed))).await;
     }
 
     async fn conclude(self, ending: Ending) -> Result<Report, CutShort> {

@@ -57,6 +57,7 @@ fn is_cut(error: &SyncError) -> bool {
             SessionError::Stopped(_) | SessionError::Violation(_) => false,
         },
         SyncError::Source { .. }
+        | SyncError::OtherSource { .. }
         | SyncError::Tree(_)
         | SyncError::Target(_)
         | SyncError::LookAtTarget(_)
@@ -77,6 +78,7 @@ fn may_pass(error: &SyncError) -> bool {
             SessionError::Stopped(_) | SessionError::Violation(_) => false,
         },
         SyncError::Source { .. }
+        | SyncError::OtherSource { .. }
         | SyncError::Tree(_)
         | SyncError::Target(_)
         | SyncError::LookAtTarget(_)

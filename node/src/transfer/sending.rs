@@ -24,10 +24,11 @@ use super::{
     Layout,
     data_out::{DataOut, Moved, bundle_streams},
     event::{Change, Event, Progress, Report},
-    known_tree::KnownTree,
+    known_tree::{Ended, KnownTree},
     line::{Line, leave},
     listing::{Listed, list},
     offer,
+    pace::Pace,
     pulse::{Broken, Pulse},
     queue::Queue,
     serve,
@@ -99,6 +100,7 @@ pub(super) struct Sending {
     started: Instant,
     /// Whether every change of the target is told.
     itemize: bool,
+    pace: Pace,
 }
 
 impl Sending {
@@ -129,12 +131,18 @@ impl Sending {
             began,
             started: began,
             itemize: false,
+            pace: Pace::default(),
         }
     }
 
     /// Tells every change of the target.
     pub(super) fn itemizing(self, itemize: bool) -> Self {
         Self { itemize, ..self }
+    }
+
+    /// Sends content no faster than that.
+    pub(super) fn paced(self, pace: Pace) -> Self {
+        Self { pace, ..self }
     }
 
     /// A session that this side proposes.
@@ -292,11 +300,7 @@ impl Sending {
 
     fn start_streams(&mut self, ask: &Ask, tree: &KnownTree) {
         let session = ask.session;
-        let compress = match self.compression.unwrap_or(ask.selection.compression) {
-            Compression::Zstd => true,
-            // Whether it saves time depends on a rate that is not known yet.
-            Compression::Auto | Compression::None => false,
-        };
+        let compression = self.compression.unwrap_or(ask.selection.compression);
         let layout = self.layout;
         let count = match layout {
             Layout::Bundle => bundle_streams(self.connection.transport()),
@@ -309,7 +313,8 @@ impl Sending {
                 queue: Arc::clone(&self.queue),
                 tree: tree.clone(),
                 moved: Arc::clone(&self.moved),
-                compress,
+                compression,
+                pace: self.pace.clone(),
             };
             match layout {
                 Layout::Bundle => self.streams.spawn(stream.bundle()),
@@ -341,7 +346,11 @@ impl Sending {
     async fn conclude(self, ending: Ending) -> Result<Report, SessionError> {
         let elapsed = self.started.elapsed();
         if let Some(tree) = self.tree.clone() {
-            super::blocking(move || tree.fold(None)).await;
+            let ended = match &ending {
+                Ending::Complete(_) => Ended::Complete(None),
+                Ending::Failed(_) => Ended::Early,
+            };
+            super::blocking(move || tree.fold(ended)).await;
         }
         match ending {
             Ending::Complete(counts) => Ok(Report {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ketch_protocol::{
-    message::{Equality, Hashes, Place, Policy, Selection, SessionId, TargetView},
+    message::{Equality, Hashes, Place, Policy, Removal, Selection, SessionId, TargetView},
     problem::Reason,
     session::Stop,
 };
@@ -19,7 +19,7 @@ use super::{
     SyncError,
     known_tree::{KnownTree, OpenError, filter},
     receiving::Doing,
-    storing::Store,
+    store::Store,
 };
 use crate::{
     index::Indexes,
@@ -70,7 +70,7 @@ impl Opening {
     fn own_tree(&self, root: &HeldDirectory) -> Result<KnownTree, OpenError> {
         let Self { peer, place, selection, policy, .. } = self;
         let tree = KnownTree::open(root, &self.indexes, &self.own_selection(), &self.exclude)?;
-        Ok(tree.paired(*peer, place, selection, policy))
+        Ok(tree.paired(*peer, place, selection, policy).marking_root(!policy.preview))
     }
 }
 
@@ -83,14 +83,26 @@ pub(super) fn open_local_target(path: &Path, opening: &Opening) -> Result<OpenTa
     open_target(root.map_err(|error| TargetError::new(path, error))?, opening)
 }
 
-/// Opens the source on the side that dials.
+/// Opens the source on the side that dials. Where another directory than before is in its place, nothing may be
+/// removed for that: the disk that belongs there may not be mounted.
 pub(super) fn open_local_source(
     path: PathBuf,
     selection: &Selection,
+    policy: &Policy,
     indexes: &Indexes,
 ) -> Result<KnownTree, SyncError> {
-    let root = HeldDirectory::open(&path).map_err(|source| SyncError::Source { path, source })?;
-    Ok(KnownTree::open(&root, indexes, selection, &[])?)
+    let root = match HeldDirectory::open(&path) {
+        Ok(root) => root,
+        Err(source) => return Err(SyncError::Source { path, source }),
+    };
+    let tree = KnownTree::open(&root, indexes, selection, &[])?;
+    match policy.removal {
+        Removal::Nothing => Ok(tree),
+        Removal::Extra { force_empty: false, .. } if tree.is_elsewhere() => {
+            Err(SyncError::OtherSource { path })
+        }
+        Removal::Extra { .. } => Ok(tree.marking_root(!policy.preview)),
+    }
 }
 
 fn open_target(root: HeldDirectory, opening: &Opening) -> Result<OpenTarget, SyncError> {
@@ -188,6 +200,7 @@ fn stop_of(admitted: &Admitted, error: &SyncError) -> Stop {
         }
         SyncError::Tree(error) => (Reason::Internal, format!(": {error}")),
         SyncError::Source { .. }
+        | SyncError::OtherSource { .. }
         | SyncError::Connect(_)
         | SyncError::Session { .. }
         | SyncError::Interrupted

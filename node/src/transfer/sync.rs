@@ -1,6 +1,6 @@
 //! Making two trees the same with a peer that serves one of them, from this side, which dials.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
@@ -20,6 +20,7 @@ use super::{
     event::{Direction, Event, Report, Route},
     known_tree::KnownTree,
     line::Line,
+    pace::Pace,
     random_session,
     receiving::{CutShort, Receiving},
     retry::Retry,
@@ -53,6 +54,8 @@ pub struct SyncRequest {
     pub policy: Policy,
     /// Whether every change of the target is told ([`Event::Changed`]), or removals alone.
     pub itemize: bool,
+    /// Most bytes of content a second, if there is a limit.
+    pub bytes_per_s: Option<NonZeroU64>,
     /// How long to try again after a connection was lost.
     pub retry_for: Duration,
     /// What is remembered of trees.
@@ -69,7 +72,8 @@ pub async fn sync(
     stop: &CancellationToken,
 ) -> Result<Report, SyncError> {
     let mut retry = Retry::new(request.retry_for);
-    let mut syncing = Syncing { node, inbound, request, events, stop };
+    let pace = Pace::new(request.bytes_per_s);
+    let mut syncing = Syncing { pace, node, inbound, request, events, stop };
     loop {
         let error = match syncing.attempt().await {
             Ok(report) => return Ok(report),
@@ -86,6 +90,7 @@ pub async fn sync(
 }
 
 struct Syncing<'a> {
+    pace: Pace,
     node: &'a Node,
     inbound: &'a mut Inbound,
     request: SyncRequest,
@@ -112,7 +117,10 @@ impl Syncing<'_> {
         let mut arrivals = Arrivals::new(self.inbound, router);
         let OpenTarget { doing, free_bytes, own, .. } = opened;
         let receiving = Receiving::ask(connection.clone(), ask, doing, free_bytes, self.events.clone());
-        let receiving = receiving.comparing(own, &self.request.policy).itemizing(self.request.itemize);
+        let receiving = receiving
+            .comparing(own, &self.request.policy)
+            .itemizing(self.request.itemize)
+            .paced(self.pace.clone());
         let result = tokio::select! {
             result = receiving.run(Line::new(stream), data, self.stop) => result,
             never = arrivals.move_data() => match never {},
@@ -132,7 +140,7 @@ impl Syncing<'_> {
             policy: self.request.policy.clone(),
         };
         let sending = Sending::propose(connection.clone(), propose, source, self.events.clone());
-        let sending = sending.itemizing(self.request.itemize);
+        let sending = sending.itemizing(self.request.itemize).paced(self.pace.clone());
         let result = sending.run(Line::new(stream), self.stop).await;
         connection.close().await;
         result.map_err(|error| SyncError::Session { error, unfinished: Unfinished::default() })
@@ -158,8 +166,8 @@ impl Syncing<'_> {
     }
 
     async fn open_source(&self) -> Result<KnownTree, SyncError> {
-        let SyncRequest { local, selection, indexes, .. } = self.request.clone();
-        blocking(move || open_local_source(local, &selection, &indexes)).await
+        let SyncRequest { local, selection, policy, indexes, .. } = self.request.clone();
+        blocking(move || open_local_source(local, &selection, &policy, &indexes)).await
     }
 
     async fn connect(&self) -> Result<(Connection, Stream), SyncError> {

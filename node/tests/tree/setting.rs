@@ -52,6 +52,29 @@ pub(crate) fn with_own_mounts(test: &str, body: fn(&Path)) {
     });
 }
 
+/// Runs `body` with a file system that the script `make` makes in the file `$1` and mounts at `$2`.
+pub(crate) fn on_image(test: &str, make: &str, body: fn(&Path)) {
+    let mount = |folder: &Path, then: &str| {
+        let mut command = Command::new("unshare");
+        let script = format!("{make}; shift 2; {then}");
+        command.args(["-m", "sh", "-ec", &script, "sh"]).arg(folder.join("image")).arg(folder);
+        command
+    };
+    if env::var_os(WITHIN).is_none() {
+        let probe = tempfile::tempdir().unwrap();
+        let mounted = mount(probe.path(), "true").output();
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            return skip(format_args!("no file system can be had here by {make}"));
+        }
+    }
+    run(test, body, |folder| {
+        let inner = again(test);
+        let mut command = mount(folder, "exec \"$@\"");
+        command.arg(inner.get_program()).args(inner.get_args());
+        command
+    });
+}
+
 /// Runs `body` in a process of its own.
 pub(crate) fn alone(test: &str, body: fn(&Path)) {
     run(test, body, |_| again(test));

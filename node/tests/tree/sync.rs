@@ -2,10 +2,9 @@
 
 use std::{
     fs::{self, File, Permissions},
-    io::{BufRead as _, BufReader, Write as _},
+    io::Write as _,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
     path::Path,
-    process::{Command, Stdio},
     time::{Duration, SystemTime},
 };
 
@@ -20,7 +19,7 @@ use rustix::fs::{XattrFlags, fsetxattr};
 
 use crate::setting::{
     CREATED, DESCRIBED, KEPT, MTIME, OVERWRITING, UPDATED, as_plain_user, directory, file, held, link,
-    listed, mode, mtime, names, open, problem, skip, store,
+    listed, mode, mtime, names, on_image, open, problem, skip, store,
 };
 
 const SKIPPED: Plan = Plan::Settled(Fate::Skipped);
@@ -309,35 +308,54 @@ fn a_target_is_for_one_session_alone_but_shared_with_receivers() {
 
 #[test]
 fn a_file_system_that_does_not_see_case_is_recognised() {
-    if !rustix::process::geteuid().is_root() {
-        return skip("only root can mount an image");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let (image, mounted) = (folder.path().join("image"), folder.path().join("mounted"));
-    fs::create_dir(&mounted).unwrap();
-    // The namespace, and with it the mount, ends with the test.
-    let script = "truncate -s 16M \"$1\" && mke2fs -q -t ext4 -O casefold \"$1\" && \
-                  mount -o loop \"$1\" \"$2\" && mkdir \"$2/t\" && chattr +F \"$2/t\" && echo ready && read end";
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", script, "sh"]).args([&image, &mounted]);
-    let Ok(mut holder) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
-    else {
-        return skip("there is no unshare here");
-    };
-    let mut first = String::new();
-    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut first).unwrap();
-    if first == "ready\n" {
-        let root = Path::new("/proc").join(holder.id().to_string()).join("root");
-        let target = open(&root.join(mounted.strip_prefix("/").unwrap()).join("t"), OVERWRITING);
+    let make = "truncate -s 16M \"$1\"; mke2fs -q -t ext4 -O casefold \"$1\"; \
+                mount -o loop \"$1\" \"$2\"; mkdir \"$2/t\"; chattr +F \"$2/t\"";
+    on_image("sync::a_file_system_that_does_not_see_case_is_recognised", make, |folder| {
+        let target = open(&folder.join("t"), OVERWRITING);
         assert_eq!(target.plan(&file("A\u{e9}", 0)).unwrap(), CREATED);
         for other in ["a\u{e9}", "Ae\u{301}"] {
             assert_eq!(problem(target.plan(&file(other, 0))).cause, Cause::Collision);
         }
-    } else {
-        skip("no file system that does not see case can be mounted here");
+    });
+}
+
+#[test]
+fn files_share_their_content_where_the_file_system_can() {
+    let make = "truncate -s 512M \"$1\"; mkfs.xfs -q -m reflink=1 \"$1\"; mount -o loop \"$1\" \"$2\"";
+    on_image("sync::files_share_their_content_where_the_file_system_can", make, |folder| {
+        let content = vec![7; 100_000];
+        fs::write(folder.join("old"), &content).unwrap();
+        let target = open(folder, OVERWRITING);
+        let old = target.existing(&file("old", 100_000)).unwrap();
+        let mut new = target.create(&file("new", 100_000)).unwrap();
+        assert!(new.share(&old));
+        let mut read = vec![0; 100_000];
+        assert_eq!(new.read_at(&mut read, 0).unwrap(), 100_000);
+        assert_eq!(read, content);
+        // One that has grown meanwhile is cut to what was listed.
+        let mut growing = File::options().append(true).open(folder.join("old")).unwrap();
+        growing.write_all(b"more").unwrap();
+        let mut late = target.create(&file("late", 100_000)).unwrap();
+        assert!(late.share(&old));
+        for (new, name) in [(new, "new"), (late, "late")] {
+            assert_eq!(new.commit().unwrap(), Fate::Created);
+            assert_eq!(fs::read(folder.join(name)).unwrap(), content);
+        }
+    });
+}
+
+#[test]
+fn files_are_not_shared_where_the_file_system_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("old"), "abc").unwrap();
+    let target = open(folder.path(), OVERWRITING);
+    let old = target.existing(&file("old", 3)).unwrap();
+    let mut new = target.create(&file("new", 3)).unwrap();
+    if !new.share(&old) {
+        new.write(b"abc").unwrap();
     }
-    drop(holder.stdin.take());
-    holder.wait().unwrap();
+    new.commit().unwrap();
+    assert_eq!(fs::read(folder.path().join("new")).unwrap(), b"abc");
 }
 
 #[test]

@@ -214,6 +214,69 @@ async fn what_was_moved_does_not_cross_again_where_moves_are_looked_for() {
 }
 
 #[tokio::test]
+async fn what_was_moved_onto_another_name_crosses_only_where_its_content_is_nowhere() {
+    let serving = Serving::with(Tcp, "mirror").await;
+    for (name, content) in [("a", "one"), ("b", "two"), ("same", "same")] {
+        write(&serving.place.source(), name, content);
+    }
+    serving.push(&[]).await.expect(0);
+    // Two files change places: the first takes the other's content, which that one then has no more.
+    let named = |name| serving.place.source().join(name);
+    fs::rename(named("a"), named("c")).unwrap();
+    fs::rename(named("b"), named("a")).unwrap();
+    fs::rename(named("c"), named("b")).unwrap();
+    let swapped = serving.push(&["--find-moves", "--delete"]).await.expect(0);
+    assert_eq!(number(&swapped, "moved_bytes"), 3);
+    assert_same(&serving.place.source(), &serving.shared());
+}
+
+#[tokio::test]
+async fn nothing_is_removed_for_a_source_in_whose_place_another_directory_is() {
+    let serving = Serving::with(Tcp, "mirror").await;
+    let source = serving.place.path("disk");
+    write(&source, "a", "a");
+    write(&source, "b", "b");
+    serving.sync(&source, serving.docs(""), &[]).end().await.expect(0);
+
+    fs::rename(&source, serving.place.path("elsewhere")).unwrap();
+    write(&source, "c", "c");
+    for _ in 0..2 {
+        let refused = serving.sync(&source, serving.docs(""), &["--delete"]).end().await.expect(5);
+        assert!(refused.stderr.contains("is not the directory that was synced before"), "{refused:#?}");
+        assert!(refused.stderr.contains("--force-empty"), "{refused:#?}");
+        // What removes nothing is not refused, and does not make it the known one.
+        serving.sync(&source, serving.docs(""), &[]).end().await.expect(0);
+    }
+    assert_eq!(fs::read(serving.shared().join("b")).unwrap(), b"b");
+
+    serving.sync(&source, serving.docs(""), &["--delete", "--force-empty"]).end().await.expect(0);
+    assert_same(&source, &serving.shared());
+    fs::remove_file(source.join("c")).unwrap();
+    write(&source, "d", "d");
+    serving.sync(&source, serving.docs(""), &["--delete"]).end().await.expect(0);
+    assert_same(&source, &serving.shared());
+}
+
+#[tokio::test]
+async fn content_crosses_no_faster_than_it_may() {
+    for transport in BOTH {
+        let serving = Serving::with(transport, "write").await;
+        fs::write(serving.place.offered("noise"), noise(400 << 10, 1)).unwrap();
+        fs::write(serving.shared().join("other"), noise(400 << 10, 2)).unwrap();
+        let limit = ["--bwlimit", "400K"];
+        for (ended, bytes) in
+            [(serving.push(&limit).await, 400 << 10), (serving.pull(&limit).await, 800 << 10)]
+        {
+            let done = ended.expect(0).event("done").clone();
+            assert_eq!(done["moved_bytes"], bytes);
+            // The first tenth of a second's bytes wait for nothing.
+            let least_s = (bytes - (40 << 10)) as f64 / f64::from(400 << 10);
+            assert!(done["ready_s"].as_f64().unwrap() >= least_s, "{done}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_excluded_is_neither_sent_nor_removed() {
     let serving = Serving::with(Tcp, "read").await;
     for name in ["kept", "sent.tmp", "folder/inner.tmp", "folder/kept.tmp"] {

@@ -161,6 +161,11 @@ impl Narrowing {
         self.own.catalogue().leaf_entries(&runs).expect("the leaves are its own, ascending")
     }
 
+    /// All of its own entries, in order.
+    pub fn own_entries(&self) -> impl Iterator<Item = Entry> {
+        self.own.catalogue().entries()
+    }
+
     fn go_on(&mut self, unmatched: Unmatched) -> Step {
         match unmatched {
             Unmatched::Nodes { level, nodes } if !nodes.is_empty() => {

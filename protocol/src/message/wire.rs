@@ -2,23 +2,25 @@
 //! of `docs/wire-format.md`.
 
 mod entry;
+mod storing;
 mod sync;
 
 use prost::{Message as ProstMessage, Oneof};
 
 use self::{
     entry::{WireEntry, entry_from_wire, entry_to_wire},
+    storing::{WireSettled, WireWant},
     sync::{
         WireExpand, WireList, WireNodes, WirePropose, WireRoot, WireSelection, place_from_wire,
         place_to_wire, selection_from_wire, selection_to_wire,
     },
 };
 use super::{
-    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Parts, Pieces, Refuse, Run, Secret,
-    SessionId, Settled, TargetView, Totals, Want,
+    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Refuse, Run, Secret, SessionId,
+    TargetView, Totals,
 };
 use crate::{
-    limits::{BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES, PARTS_RUNS, WINDOW_ENTRIES},
+    limits::{BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES},
     manifest::{Entry, EntryId},
     path::EntryPath,
     problem::{Cause, Problem, Reason, cut_detail},
@@ -149,71 +151,6 @@ struct WireRun {
     count: u64,
 }
 
-#[derive(Clone, PartialEq, ProstMessage)]
-struct WireWant {
-    #[prost(message, repeated, tag = "1")]
-    content: Vec<WireRun>,
-    #[prost(message, repeated, tag = "2")]
-    digest: Vec<WireRun>,
-    #[prost(message, repeated, tag = "3")]
-    parts: Vec<WireParts>,
-    #[prost(message, repeated, tag = "4")]
-    delta: Vec<WireRun>,
-    #[prost(message, repeated, tag = "5")]
-    lists: Vec<WirePieces>,
-    #[prost(message, repeated, tag = "6")]
-    pieces: Vec<WirePieces>,
-}
-
-#[derive(Clone, PartialEq, ProstMessage)]
-struct WireParts {
-    #[prost(uint64, tag = "1")]
-    id: u64,
-    #[prost(message, repeated, tag = "2")]
-    content: Vec<WireRun>,
-    #[prost(message, repeated, tag = "3")]
-    digest: Vec<WireRun>,
-}
-
-#[derive(Clone, PartialEq, ProstMessage)]
-struct WirePieces {
-    #[prost(uint64, tag = "1")]
-    id: u64,
-    #[prost(message, repeated, tag = "2")]
-    bytes: Vec<WireRun>,
-}
-
-#[derive(Clone, PartialEq, ProstMessage)]
-struct WireSettled {
-    #[prost(message, repeated, tag = "1")]
-    created: Vec<WireRun>,
-    #[prost(message, repeated, tag = "2")]
-    updated: Vec<WireRun>,
-    #[prost(message, repeated, tag = "3")]
-    described: Vec<WireRun>,
-    #[prost(message, repeated, tag = "4")]
-    kept: Vec<WireRun>,
-    #[prost(message, repeated, tag = "5")]
-    skipped: Vec<WireRun>,
-    #[prost(message, repeated, tag = "6")]
-    problems: Vec<WireProblem>,
-    #[prost(message, repeated, tag = "7")]
-    late: Vec<WireProblem>,
-    #[prost(message, repeated, tag = "8")]
-    removed: Vec<WireName>,
-    #[prost(uint64, tag = "9")]
-    planned_bytes: u64,
-}
-
-#[derive(Clone, PartialEq, ProstMessage)]
-struct WireName {
-    /// Leading bytes that the path shares with the path before it in this list.
-    #[prost(uint32, tag = "1")]
-    shared: u32,
-    #[prost(bytes = "vec", tag = "2")]
-    rest: Vec<u8>,
-}
-
 #[derive(Clone, Copy, PartialEq, ProstMessage)]
 struct WireCounts {
     #[prost(uint64, tag = "1")]
@@ -247,14 +184,7 @@ impl From<&Message> for Envelope {
             Message::Accept => Body::Accept(Nothing {}),
             Message::Manifest(batch) => Body::Manifest(batch.into()),
             Message::ManifestEnd(totals) => Body::ManifestEnd((*totals).into()),
-            Message::Want(want) => Body::Want(WireWant {
-                content: runs_to_wire(&want.content),
-                digest: runs_to_wire(&want.digest),
-                parts: want.parts.iter().map(Into::into).collect(),
-                delta: runs_to_wire(&want.delta),
-                lists: want.lists.iter().map(Into::into).collect(),
-                pieces: want.pieces.iter().map(Into::into).collect(),
-            }),
+            Message::Want(want) => Body::Want(want.into()),
             Message::Settled(settled) => Body::Settled(settled.into()),
             Message::Done(counts) => Body::Done((*counts).into()),
             Message::Farewell => Body::Farewell(Nothing {}),
@@ -469,104 +399,6 @@ impl From<WireCounts> for Counts {
     }
 }
 
-impl From<&Parts> for WireParts {
-    fn from(parts: &Parts) -> Self {
-        Self { id: parts.id.0, content: runs_to_wire(&parts.content), digest: runs_to_wire(&parts.digest) }
-    }
-}
-
-impl From<&Pieces> for WirePieces {
-    fn from(pieces: &Pieces) -> Self {
-        Self { id: pieces.id.0, bytes: runs_to_wire(&pieces.bytes) }
-    }
-}
-
-impl TryFrom<WirePieces> for Pieces {
-    type Error = MessageError;
-
-    fn try_from(pieces: WirePieces) -> Result<Self, MessageError> {
-        Ok(Self { id: EntryId(pieces.id), bytes: range_runs_from_wire(pieces.bytes)? })
-    }
-}
-
-impl TryFrom<WireWant> for Want {
-    type Error = MessageError;
-
-    fn try_from(want: WireWant) -> Result<Self, MessageError> {
-        let parts = want.parts.into_iter().map(|parts| {
-            Ok(Parts {
-                id: EntryId(parts.id),
-                content: range_runs_from_wire(parts.content)?,
-                digest: range_runs_from_wire(parts.digest)?,
-            })
-        });
-        Ok(Self {
-            content: wanted_from_wire(want.content)?,
-            digest: wanted_from_wire(want.digest)?,
-            parts: parts.collect::<Result<_, MessageError>>()?,
-            delta: wanted_from_wire(want.delta)?,
-            lists: want.lists.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
-            pieces: want.pieces.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-impl From<&Settled> for WireSettled {
-    fn from(settled: &Settled) -> Self {
-        Self {
-            created: runs_to_wire(&settled.created),
-            updated: runs_to_wire(&settled.updated),
-            described: runs_to_wire(&settled.described),
-            kept: runs_to_wire(&settled.kept),
-            skipped: runs_to_wire(&settled.skipped),
-            problems: settled.problems.iter().map(|(id, problem)| problem_to_wire(*id, problem)).collect(),
-            late: plain_problems_to_wire(&settled.late),
-            removed: names_to_wire(&settled.removed),
-            planned_bytes: settled.planned_bytes,
-        }
-    }
-}
-
-impl TryFrom<WireSettled> for Settled {
-    type Error = MessageError;
-
-    fn try_from(settled: WireSettled) -> Result<Self, MessageError> {
-        Ok(Self {
-            created: runs_from_wire(settled.created)?,
-            updated: runs_from_wire(settled.updated)?,
-            described: runs_from_wire(settled.described)?,
-            kept: runs_from_wire(settled.kept)?,
-            skipped: runs_from_wire(settled.skipped)?,
-            problems: problems_from_wire(settled.problems)?,
-            late: plain_problems_from_wire(settled.late)?,
-            removed: names_from_wire(settled.removed)?,
-            planned_bytes: settled.planned_bytes,
-        })
-    }
-}
-
-fn names_to_wire(names: &[EntryPath]) -> Vec<WireName> {
-    let mut before: &[u8] = &[];
-    let mut wire = Vec::with_capacity(names.len());
-    for name in names {
-        let shared = shared_bytes(before, name);
-        wire.push(WireName { shared: shared as u32, rest: name.as_bytes()[shared..].to_vec() });
-        before = name.as_bytes();
-    }
-    wire
-}
-
-/// Counted before any is unfolded: a name may be a few bytes here and the longest path there.
-fn names_from_wire(names: Vec<WireName>) -> Result<Vec<EntryPath>, MessageError> {
-    check_count(names.len() as u64, BATCH_ENTRIES as u64, "number of names")?;
-    let mut parsed: Vec<EntryPath> = Vec::with_capacity(names.len());
-    for WireName { shared, rest } in names {
-        let before = parsed.last().map_or(&[][..], EntryPath::as_bytes);
-        parsed.push(path_from_wire(shared, &rest, before)?);
-    }
-    Ok(parsed)
-}
-
 /// How many bytes a path has in front that are those of the one before it.
 fn shared_bytes(before: &[u8], path: &EntryPath) -> usize {
     path.as_bytes().iter().zip(before).take_while(|(left, right)| left == right).count()
@@ -579,20 +411,6 @@ fn path_from_wire(shared: u32, rest: &[u8], before: &[u8]) -> Result<EntryPath, 
 
 fn runs_to_wire(runs: &[Run]) -> Vec<WireRun> {
     runs.iter().map(|run| WireRun { first: run.first, count: run.count }).collect()
-}
-
-/// Runs of entries that are wanted. They are counted: each number becomes a job of the sender, and a run
-/// takes a few bytes whatever its length.
-fn wanted_from_wire(runs: Vec<WireRun>) -> Result<Vec<Run>, MessageError> {
-    let runs = runs_from_wire(runs)?;
-    let wanted = runs.iter().fold(0, |sum: u64, run| sum.saturating_add(run.count));
-    check_count(wanted, WINDOW_ENTRIES, "number of wanted entries")?;
-    Ok(runs)
-}
-
-fn range_runs_from_wire(runs: Vec<WireRun>) -> Result<Vec<Run>, MessageError> {
-    check_count(runs.len() as u64, PARTS_RUNS as u64, "number of runs")?;
-    runs_from_wire(runs)
 }
 
 fn runs_from_wire(runs: Vec<WireRun>) -> Result<Vec<Run>, MessageError> {

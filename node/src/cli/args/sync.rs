@@ -1,6 +1,6 @@
 //! The options of `ketch sync`.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum, value_parser};
 use ketch::{
@@ -80,9 +80,14 @@ pub(crate) struct Sync {
     #[arg(long)]
     pub(crate) xattrs: bool,
 
-    /// How content is packed: zstd where it pays, always tried, or never
+    /// How content crosses: compressed on slow paths (a round trip of 5 ms or more), wherever that makes it shorter,
+    /// or as it is
     #[arg(long, value_enum, default_value_t = CompressionName::Auto)]
     pub(crate) compress: CompressionName,
+
+    /// Carry at most so much content a second: such as 500K, 1.5M or 2G, in units of 1024 as in rsync
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) bwlimit: Option<NonZeroU64>,
 
     /// What must survive a power cut when it exits
     #[arg(long, value_enum, default_value_t = DurabilityName::Session)]
@@ -111,7 +116,7 @@ pub(crate) struct Sync {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompressionName {
-    /// Where it pays
+    /// On slow paths
     Auto,
     /// Every block that gets smaller
     Zstd,
@@ -195,6 +200,25 @@ fn removal_limit(text: &str) -> Result<RemovalLimit, String> {
     limit.ok_or_else(|| format!("\"{shown}\" is no limit: write a number of entries, or a share such as 20%"))
 }
 
+/// `500K`, `1.5M`, `2G`: bytes a second. A number alone is KiB to rsync and bytes to everybody else.
+fn rate(text: &str) -> Result<NonZeroU64, String> {
+    let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "k" | "K" => 1_u64 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        "" if text.parse::<u64>().is_ok() => {
+            return Err(format!("\"{text}\" has no unit: write {text}K, {text}M or {text}G"));
+        }
+        _ => 0,
+    };
+    let number = digits.parse().ok().filter(|number: &f64| number.is_finite());
+    // What is too large for 64 bits is the largest number they hold.
+    let rate = number.and_then(|number| NonZeroU64::new((number * unit as f64) as u64));
+    let shown = escape(text.as_bytes());
+    rate.ok_or_else(|| format!("\"{shown}\" is no rate: write a number and K, M or G, such as 1.5M"))
+}
+
 /// `90s`, `5m`, `1h`; `0s` for none.
 fn time(text: &str) -> Result<Duration, String> {
     match text.parse() {
@@ -247,6 +271,21 @@ mod tests {
             assert!(limit(text).is_err(), "{text}");
         }
         assert!(parse(&["--max-delete", "1"]).is_err());
+    }
+
+    #[test]
+    fn a_rate_has_a_unit() {
+        let rate = |text| parse(&["--bwlimit", text]).map(|sync| sync.bwlimit.unwrap().get());
+        assert_eq!(parse(&[]).unwrap().bwlimit, None);
+        assert_eq!(rate("500K").unwrap(), 500 << 10);
+        assert_eq!(rate("500k").unwrap(), 500 << 10);
+        assert_eq!(rate("1.5M").unwrap(), 3 << 19);
+        assert_eq!(rate("2g").unwrap(), 2 << 30);
+        let refused = rate("500").unwrap_err().to_string();
+        assert!(refused.contains("\"500\" has no unit: write 500K, 500M or 500G"), "{refused}");
+        for text in ["0K", "-1K", "K", "1T", "1KB", "1.5", "NaNK", "infK", "", "1 K", "1\u{fc}"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
     }
 
     #[test]

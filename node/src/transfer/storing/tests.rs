@@ -7,8 +7,8 @@ use ketch_protocol::{
 
 use super::*;
 use crate::{
-    transfer::{queue::Portion, reading::Reading},
-    tree::{Durability, Found, Handling, Options, Source},
+    transfer::{known_tree::KnownTree, queue::Portion, reading::Reading},
+    tree::{Durability, Found, Handling, Options, Source, Target},
 };
 
 #[test]

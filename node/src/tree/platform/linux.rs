@@ -9,7 +9,7 @@ use std::{
 use rustix::{
     fs::{
         AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, StatxFlags, chmod,
-        fallocate, linkat, openat, openat2, renameat_with, seek, statx, syncfs, unlinkat,
+        fallocate, ioctl_ficlone, linkat, openat, openat2, renameat_with, seek, statx, syncfs, unlinkat,
     },
     io::Errno,
 };
@@ -128,6 +128,12 @@ pub(crate) fn punch_hole(file: BorrowedFd<'_>, offset: u64, length: u64) -> Resu
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Gives a new file the content of another one without copying it; `false` where the two can't share it.
+pub(crate) fn share_content(file: BorrowedFd<'_>, of: BorrowedFd<'_>) -> bool {
+    // Whatever is wrong, a copy meets it too, and says it better.
+    ioctl_ficlone(file, of).is_ok()
 }
 
 #[cfg(test)]

@@ -17,12 +17,12 @@ mod portable;
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
     HANDLE, change_mode, extent_at, file_system, link_nameless, make_nameless, open_beneath, punch_hole,
-    rename_to_free, sync_file_system,
+    rename_to_free, share_content, sync_file_system,
 };
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::{
     HANDLE, change_mode, extent_at, file_system, link_nameless, make_nameless, open_beneath, punch_hole,
-    rename_to_free, sync_file_system,
+    rename_to_free, share_content, sync_file_system,
 };
 
 /// Tells mounted file systems apart: two directories with equal values can rename into each other.

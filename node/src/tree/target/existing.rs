@@ -1,6 +1,10 @@
 //! The files that a target has already: opened to compare them, kept, or to be replaced.
 
-use std::{fs::File, io};
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 use ketch_protocol::{
     manifest::Entry,
@@ -42,6 +46,12 @@ impl Existing {
     /// Reads at `offset` bytes into `buffer`; fewer bytes than it holds only at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully_at(&self.file, buffer, offset)
+    }
+}
+
+impl AsFd for Existing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -14,11 +14,11 @@ use rustix::{
 };
 
 use super::{
-    Directory, Durability, Shared, Target,
+    Directory, Durability, Existing, Shared, Target,
     private::{Private, Temporary},
     trouble::{Trouble, errno, metadata_trouble, write_trouble},
 };
-use crate::tree::{metadata, platform};
+use crate::tree::{metadata, platform, source::read_fully_at};
 
 /// A file that has no name yet, or one in the private folder. Dropped, it leaves nothing.
 #[derive(Debug)]
@@ -79,6 +79,22 @@ impl NewFile {
         self.length = end;
         self.ends_with_hole |= length > 0;
         Ok(())
+    }
+
+    /// Takes the content of a file of the same length that is there, without copying it; `false` where that is not
+    /// possible, and nothing is taken. It is still to be read: what it is may have changed.
+    pub fn share(&mut self, old: &Existing) -> bool {
+        let shared = platform::share_content(self.file.as_fd(), old.as_fd());
+        if shared {
+            // The other one may have grown.
+            (self.length, self.ends_with_hole) = (self.entry.size(), true);
+        }
+        shared
+    }
+
+    /// Reads what was taken or written; fewer bytes than `buffer` holds only at the end.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_fully_at(&self.file, buffer, offset)
     }
 
     /// Another handle on the file, for threads that write and read it in any order.
