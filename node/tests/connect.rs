@@ -422,6 +422,18 @@ async fn an_address_that_is_taken_is_named() {
 }
 
 #[tokio::test]
+async fn two_nodes_do_not_share_an_address() {
+    for kind in BOTH {
+        let (first, _inbound) = listener(kind).await;
+        let address = first.listen_addresses().remove(0);
+        let options = NodeOptions { listen: vec![address.clone()], ..NodeOptions::default() };
+        let started = Node::start(Keypair::generate_ed25519(), options).await;
+        let Err(error @ NodeError::Listen { .. }) = started else { panic!("it shares {address}") };
+        assert!(error.to_string().contains("in use"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_whose_negotiation_was_cut_fails_and_can_be_used_no_more() {
     for kind in BOTH {
         let (accepting, inbound) = listener(kind).await;

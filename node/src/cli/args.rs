@@ -195,7 +195,7 @@ pub(crate) enum PeersAction {
         #[arg(value_name = "NAME")]
         name: PeerName,
         /// As `ketch id` prints it there
-        #[arg(value_name = "PEERID")]
+        #[arg(value_name = "PEERID", value_parser = peer_id)]
         peer: PeerId,
         /// Where it can be reached
         #[arg(value_name = "ADDR")]
@@ -307,6 +307,14 @@ impl From<DurabilityName> for Durability {
             DurabilityName::File => Self::File,
         }
     }
+}
+
+fn peer_id(text: &str) -> Result<PeerId, String> {
+    let no_peer = |error| {
+        let text = escape(text.as_bytes());
+        format!("\"{text}\" is no PeerId, which `ketch id` prints on that machine ({error})")
+    };
+    text.parse().map_err(no_peer)
 }
 
 #[cfg(test)]

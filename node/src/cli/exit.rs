@@ -191,7 +191,7 @@ fn sync_hint(error: &SyncError) -> Option<&'static str> {
         }
         SyncError::Session { error, .. } => session_hint(
             error,
-            "the other side gives rights by `ketch serve --allow PEER=NAME:RIGHT`; PEER is what `ketch id` prints here",
+            "there is no such share, or no such right on it: the other side gives one by `ketch serve --allow PEER=NAME:RIGHT`, and PEER is what `ketch id` prints here",
         ),
         SyncError::OtherSource { .. } => {
             Some("mount what belongs there, or --force-empty if the source is meant to be another one")

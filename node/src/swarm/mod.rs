@@ -14,6 +14,7 @@ mod handler;
 mod limits;
 mod node;
 mod ping;
+mod taken;
 mod task;
 mod transfer;
 

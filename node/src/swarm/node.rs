@@ -20,6 +20,7 @@ use super::{
     dial::{DialError, dial},
     limits::{COMMAND_QUEUE, DIAL_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT, PING_INTERVAL},
     ping::{PingError, PingReport, ping},
+    taken::check_free,
     task::{Behaviour, Command, Task},
     transfer::Transfer,
 };
@@ -152,10 +153,17 @@ fn swarm(
 async fn listen(swarm: &mut Swarm<Behaviour>, options: &NodeOptions) -> Result<(), NodeError> {
     let mut waiting = Vec::new();
     for address in &options.listen {
+        check_free(address).map_err(|error| listen_failed(address, &error))?;
+    }
+    // Before any is listened on: one may overlap with another.
+    let (free, taken): (Vec<_>, Vec<_>) =
+        options.listen_where_possible.iter().partition(|address| check_free(address).is_ok());
+    taken.iter().for_each(|address| tracing::info!(%address, "not listening here: it is taken"));
+    for address in &options.listen {
         let id = swarm.listen_on(address.clone()).map_err(|error| listen_error(address, error))?;
         waiting.push((id, address, true));
     }
-    for address in &options.listen_where_possible {
+    for address in free {
         match swarm.listen_on(address.clone()) {
             Ok(id) => waiting.push((id, address, false)),
             Err(error) => tracing::info!(%address, %error, "not listening here"),

@@ -142,11 +142,17 @@ struct Planning<I: Iterator> {
     beside: Beside<I>,
     moves: Moves,
     /// What can be planned only after others.
-    waiting: Vec<(EntryId, Arc<Entry>, Waits)>,
+    waiting: Vec<Waiting>,
     approved: Option<Approved>,
     /// Files of the batch at hand that are made from their old versions.
     rebuilds: Vec<(EntryId, Arc<Entry>)>,
 }
+
+/// An entry that waits.
+type Waiting = (EntryId, Arc<Entry>, Waits);
+
+/// What became of an entry that got its room, if it does not wait for its file, and what is awaited for it.
+type Cleared = (Option<Outcome>, Vec<(EntryId, Awaited)>);
 
 /// What an entry waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,7 +250,11 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
                 Err(problem) if target.may_replace(entry).is_err() => Err(Trouble::Problem(problem)),
                 Err(_) => self.plan_content(id, entry, awaited),
             },
-            Plan::Link => self.plan_link(id, entry),
+            // What stands under the first name now may be about to be replaced.
+            Plan::Link => {
+                self.waiting.push((id, Arc::clone(entry), Waits::ForFile));
+                Ok(None)
+            }
             Plan::Blocked => {
                 own.iter().for_each(|own| self.beside.is_extra(own));
                 self.waiting.push((id, Arc::clone(entry), Waits::ForRoom));
@@ -273,17 +283,6 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         Ok(fate)
     }
 
-    /// Links to a file that is there; one that is still to come is waited for.
-    fn plan_link(&mut self, id: EntryId, entry: &Arc<Entry>) -> Result<Option<Outcome>, Trouble> {
-        match self.task.store.target.link(entry)? {
-            Link::Settled(fate) => Ok(Some(fate.into())),
-            Link::NotYet => {
-                self.waiting.push((id, Arc::clone(entry), Waits::ForFile));
-                Ok(None)
-            }
-        }
-    }
-
     fn plan_content(
         &mut self,
         id: EntryId,
@@ -301,22 +300,37 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         if let Some(listed) = listed {
             self.approve(listed)?;
         }
-        let mut stored = Stored::default();
-        for (id, entry, waits) in std::mem::take(&mut self.waiting) {
-            let planned = match waits {
-                Waits::ForFile => self.link_at_last(&entry).map(|outcome| (outcome, Vec::new())),
-                Waits::ForRoom => self.make_room(id, &entry, report),
-            };
-            let planned = planned.map(|(outcome, awaited)| {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (links, blocked): (Vec<Waiting>, Vec<Waiting>) =
+            waiting.into_iter().partition(|(.., waits)| *waits == Waits::ForFile);
+        let (mut stored, mut is_content_missing) = (Stored::default(), false);
+        for (id, entry, _) in blocked {
+            let planned = self.make_room(id, &entry, report).map(|(outcome, awaited)| {
+                is_content_missing |= !awaited.is_empty();
                 awaited.into_iter().for_each(|(id, awaited)| self.task.store.registry.replace(id, awaited));
-                Some(outcome)
+                outcome
             });
             note(id, planned, &mut stored);
             if stored.end.is_some() {
-                break;
+                return Ok(stored);
             }
         }
+        if is_content_missing {
+            self.waiting.extend(links);
+        } else {
+            self.link(&links, &mut stored);
+        }
+        stored.waiting = self.waiting.len();
         Ok(stored)
+    }
+
+    fn link(&self, links: &[Waiting], stored: &mut Stored) {
+        for (id, entry, _) in links {
+            note(*id, self.link_at_last(entry).map(Some), stored);
+            if stored.end.is_some() {
+                return;
+            }
+        }
     }
 
     fn link_at_last(&self, entry: &Entry) -> Result<Outcome, Trouble> {
@@ -331,7 +345,7 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         id: EntryId,
         entry: &Arc<Entry>,
         report: &mpsc::Sender<Work>,
-    ) -> Result<(Outcome, Vec<(EntryId, Awaited)>), Trouble> {
+    ) -> Result<Cleared, Trouble> {
         let target = self.task.store.target.clone();
         let Some(approved) = &mut self.approved else {
             return Err(unstorable(entry, "a directory is in the way, and too much waits for its removal"));
@@ -342,8 +356,12 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         let _ = report.blocking_send(Work::Removed(removed));
         cleared?;
         let mut awaited = Vec::new();
+        let waited = self.waiting.len();
         match self.plan_entry(id, entry, &mut awaited)? {
-            Some(outcome) => Ok((outcome, awaited)),
+            Some(outcome) => Ok((Some(outcome), awaited)),
+            None if self.waiting[waited..].iter().any(|(.., waits)| *waits == Waits::ForFile) => {
+                Ok((None, awaited))
+            }
             None => Err(unstorable(entry, "a directory is in the way")),
         }
     }

@@ -76,8 +76,13 @@ impl<I: Iterator<Item = Entry>> Preview<I> {
             }
             Order::Finish { listed } => {
                 let extras = self.beside.take_extras();
+                let extra: Vec<_> = extras.paths().cloned().collect();
                 let work = match approve(extras, self.previewed.removal, listed, self.own_entries) {
-                    Err(stop) => Work::Stop(stop),
+                    Err(stop) => {
+                        // It is refused as the real run would be, and said what that would have removed.
+                        report.blocking_send(Work::Removed(extra)).ok()?;
+                        Work::Stop(stop)
+                    }
                     Ok(approved) => {
                         let paths = approved.iter().flat_map(|approved| approved.paths()).cloned().collect();
                         report.blocking_send(Work::Removed(paths)).ok()?;
@@ -119,7 +124,8 @@ impl<I: Iterator<Item = Entry>> Preview<I> {
             Decision::Digest | Decision::Store(Over::File | Over::Other) => Fate::Updated.into(),
             Decision::Store(Over::Directory) => {
                 own.iter().for_each(|own| self.beside.is_extra(own));
-                Fate::Updated.into()
+                // It is removed as one of those that are in the way.
+                Fate::Created.into()
             }
             Decision::Skip(skip) if skip.is_wanted() => Fate::Skipped.into(),
             Decision::Skip(skip) => {

@@ -344,10 +344,11 @@ impl Receiving {
 
     fn feed(&mut self, input: Input) {
         self.actions.extend(self.receiver.handle(input, self.began.elapsed()));
-        // Nothing else is open than what waits for others: those are settled.
-        if self.waiting > 0 && self.receiver.open_count() == self.waiting {
+        // Nothing else is open than what waits for others, nor can be: those are settled.
+        let (listed, complete) = self.receiver.listed();
+        let is_last = complete || self.receiver.is_full();
+        if self.waiting > 0 && is_last && self.receiver.open_count() == self.waiting {
             self.waiting = 0;
-            let (listed, complete) = self.receiver.listed();
             self.order(Order::Others { listed: complete.then_some(listed) });
         }
     }

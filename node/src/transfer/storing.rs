@@ -52,6 +52,11 @@ enum Current {
     None,
     /// Of no use; its bytes are passed over.
     Ignored,
+    /// Of a file whose hash was asked for: nothing counts but that the sender can't read it.
+    Compared {
+        id: EntryId,
+        path: EntryPath,
+    },
     Whole {
         id: EntryId,
         entry: Arc<Entry>,
@@ -165,7 +170,10 @@ impl Storing {
     fn begin(&mut self, id: EntryId, span: Span) -> Taken {
         self.current = Current::Ignored;
         match self.store.registry.look_up(id) {
-            Lookup::Closed | Lookup::Settled | Lookup::Awaited(Awaited::Digest(_) | Awaited::Delta(_)) => {}
+            Lookup::Closed | Lookup::Settled | Lookup::Awaited(Awaited::Delta(_)) => {}
+            Lookup::Awaited(Awaited::Digest(comparison)) => {
+                self.current = Current::Compared { id, path: comparison.entry.path.clone() };
+            }
             Lookup::Awaited(Awaited::Content(entry)) => {
                 check_span(id, span, &entry)?;
                 let file = self.store.target.create(&entry).map_err(|trouble| Failure::Entry(id, trouble))?;
@@ -224,6 +232,7 @@ impl Storing {
             Current::List { chunks, .. } => chunks.push(part),
             Current::None
             | Current::Ignored
+            | Current::Compared { .. }
             | Current::Whole { .. }
             | Current::Range { .. }
             | Current::Piece { .. } => {}
@@ -242,7 +251,11 @@ impl Storing {
     /// Zeros that did not cross, and take no space here either.
     fn hole(&mut self, length: u64) -> Taken {
         let (id, skipped) = match &mut self.current {
-            Current::None | Current::Ignored | Current::Recipe { .. } | Current::List { .. } => {
+            Current::None
+            | Current::Ignored
+            | Current::Compared { .. }
+            | Current::Recipe { .. }
+            | Current::List { .. } => {
                 return Ok(None);
             }
             Current::Whole { id, hasher, file, .. } => {
@@ -271,7 +284,11 @@ impl Storing {
     fn data(&mut self, bytes: &[u8]) -> Taken {
         self.store.moved_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let (id, written) = match &mut self.current {
-            Current::None | Current::Ignored | Current::Recipe { .. } | Current::List { .. } => {
+            Current::None
+            | Current::Ignored
+            | Current::Compared { .. }
+            | Current::Recipe { .. }
+            | Current::List { .. } => {
                 return Ok(None);
             }
             Current::Piece { id, rebuilt, hasher, offset } => {
@@ -299,7 +316,7 @@ impl Storing {
 
     fn end(&mut self, hash: ContentHash) -> Taken {
         match std::mem::replace(&mut self.current, Current::None) {
-            Current::None | Current::Ignored | Current::List { .. } => Ok(None),
+            Current::None | Current::Ignored | Current::Compared { .. } | Current::List { .. } => Ok(None),
             Current::Piece { id, rebuilt, hasher, .. } => {
                 check_hash(&rebuilt.entry, hash, hasher.finish())
                     .map_err(|trouble| Failure::Entry(id, trouble))?;
@@ -373,7 +390,9 @@ impl Storing {
                 self.store.rebuilds.hand_in(Job::NoRecipe(id));
                 return Ok(None);
             }
-            Current::Recipe { id, path, .. } | Current::List { id, path, .. } => (id, path),
+            Current::Compared { id, path }
+            | Current::Recipe { id, path, .. }
+            | Current::List { id, path, .. } => (id, path),
             Current::Piece { id, rebuilt, .. } => (id, rebuilt.entry.path.clone()),
             Current::Whole { id, entry, .. } => (id, entry.path.clone()),
             Current::Range { id, incoming, .. } => {

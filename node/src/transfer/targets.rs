@@ -80,11 +80,10 @@ impl Targets {
         let let_go = CancellationToken::new();
         let holder = Arc::new(Holder { path: path.to_owned(), peer, heard, stop, let_go });
         if let Some(other) = self.try_hold(&holder) {
-            if other.peer != peer || !is_dead(&other).await {
-                return Err(Busy);
+            if other.peer == peer && is_dead(&other).await {
+                other.stop.cancel();
             }
-            other.stop.cancel();
-            // If it does not, somebody else has taken its place.
+            // One that has ended, which its peer may know, still tidies up. If it goes on, the look below says so.
             let _ = timeout(LETTING_GO, other.let_go.cancelled()).await;
             if self.try_hold(&holder).is_some() {
                 return Err(Busy);
@@ -136,6 +135,17 @@ mod tests {
     /// A session that ends when it is stopped.
     async fn hold(targets: &Targets, path: &str, peer: PeerId, heard: Heard) -> Result<HeldTarget, Busy> {
         targets.take(Path::new(path), peer, heard, CancellationToken::new()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_about_to_be_let_go_is_waited_for() {
+        let targets = Targets::default();
+        let held = hold(&targets, "/srv/a", PeerId::random(), Heard::default()).await.unwrap();
+        let (next, ()) = tokio::join!(hold(&targets, "/srv/a", PeerId::random(), Heard::default()), async {
+            sleep(LETTING_GO / 2).await;
+            drop(held);
+        });
+        next.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

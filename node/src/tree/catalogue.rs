@@ -43,7 +43,7 @@ pub fn catalogue(
     let mut scan = source.list(Listing { filter, known, hard_links: true, owner, attributes })?;
     let mut builder = CatalogueBuilder::new(salt);
     let mut problems = Vec::new();
-    for found in &mut scan {
+    while let Some(found) = scan.next() {
         if !is_wanted() {
             return Ok(None);
         }
@@ -51,6 +51,7 @@ pub fn catalogue(
             Found::Entry(mut entry) => {
                 if let Some(recorder) = &mut recorder {
                     complete(source, recorder, &mut entry);
+                    entry.hash.iter().for_each(|hash| scan.learn(&entry.path, *hash));
                 }
                 builder.push(&entry);
             }

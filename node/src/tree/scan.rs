@@ -102,6 +102,11 @@ impl Scan {
         Ok(())
     }
 
+    /// Tells the hash of the file that was listed last: its other names are listed with it.
+    pub fn learn(&mut self, path: &EntryPath, hash: ContentHash) {
+        self.look.links.note_hash(path, Some(hash));
+    }
+
     /// The reader of its listing, after the scan.
     pub fn into_known(self) -> Option<Reader> {
         self.look.listing.known
@@ -222,8 +227,12 @@ impl Look {
         let special = |name| Ok(Some(problem(path, Cause::Special, name)));
         let mut entry = match kind {
             FileType::RegularFile => match self.first_name(&stat, path) {
-                Some(target) => return Ok(Some(Found::Entry(hard_link(path, target)))),
-                None => self.file(&stat, path),
+                Some((target, hash)) => return Ok(Some(Found::Entry(hard_link(path, target, hash)))),
+                None => {
+                    let file = self.file(&stat, path);
+                    self.links.note_hash(path, file.hash);
+                    file
+                }
             },
             FileType::Directory => entry(path, EntryKind::Directory, metadata::mode(&stat), &stat),
             FileType::Symlink => {
@@ -260,7 +269,7 @@ impl Look {
     }
 
     /// The name under which a file was listed already, where hard links are.
-    fn first_name(&mut self, stat: &Stat, path: &EntryPath) -> Option<EntryPath> {
+    fn first_name(&mut self, stat: &Stat, path: &EntryPath) -> Option<FirstName> {
         if self.listing.hard_links { self.links.first_name(stat, path) } else { None }
     }
 
@@ -276,39 +285,61 @@ fn entry(path: &EntryPath, kind: EntryKind, mode: u32, stat: &Stat) -> Entry {
     Entry::new(path.clone(), kind, mode, metadata::mtime(stat))
 }
 
-/// Mode, times and all else are said by the first name.
-fn hard_link(path: &EntryPath, target: EntryPath) -> Entry {
-    Entry::new(path.clone(), EntryKind::HardLink { target }, 0, Timestamp::default())
+/// Mode, times and all else are said by the first name. The hash is said again: a file that is replaced loses
+/// its other names, so where it differs each of them must be listed.
+fn hard_link(path: &EntryPath, target: EntryPath, hash: Option<ContentHash>) -> Entry {
+    let entry = Entry::new(path.clone(), EntryKind::HardLink { target }, 0, Timestamp::default());
+    Entry { hash, ..entry }
 }
+
+/// The first name of a file, and its hash if that is known.
+type FirstName = (EntryPath, Option<ContentHash>);
 
 /// The first names of files that have further ones still to come.
 #[derive(Debug, Default)]
-struct Links(HashMap<(u64, u64), First>);
+struct Links {
+    firsts: HashMap<(u64, u64), First>,
+    /// Whose first name was met last.
+    latest: Option<(u64, u64)>,
+}
 
 #[derive(Debug)]
 struct First {
     name: EntryPath,
+    hash: Option<ContentHash>,
     /// Names that were not met yet; some may lie outside the tree.
     missing: u64,
 }
 
 impl Links {
-    /// The name under which the file was met before; now it is met as `path`.
-    fn first_name(&mut self, stat: &Stat, path: &EntryPath) -> Option<EntryPath> {
+    /// The name under which the file was met before, and its hash; now it is met as `path`.
+    fn first_name(&mut self, stat: &Stat, path: &EntryPath) -> Option<FirstName> {
         let names = metadata::names(stat);
         if names < 2 {
             return None;
         }
-        match self.0.entry((stat.st_dev, stat.st_ino)) {
+        let file = (stat.st_dev, stat.st_ino);
+        match self.firsts.entry(file) {
             hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(First { name: path.clone(), missing: names - 1 });
+                self.latest = Some(file);
+                vacant.insert(First { name: path.clone(), hash: None, missing: names - 1 });
                 None
             }
             hash_map::Entry::Occupied(mut occupied) => {
                 let first = occupied.get_mut();
                 first.missing = first.missing.saturating_sub(1);
-                if first.missing > 0 { Some(first.name.clone()) } else { Some(occupied.remove().name) }
+                let hash = first.hash;
+                let is_last = first.missing == 0;
+                Some((if is_last { occupied.remove().name } else { first.name.clone() }, hash))
             }
+        }
+    }
+
+    /// Notes the hash of the file at `path` if it is the latest that was met.
+    fn note_hash(&mut self, path: &EntryPath, hash: Option<ContentHash>) {
+        let first = self.latest.and_then(|file| self.firsts.get_mut(&file));
+        if let Some(first) = first.filter(|first| first.name == *path) {
+            first.hash = hash;
         }
     }
 }

@@ -46,9 +46,8 @@ async fn a_fifo_and_a_socket_are_named_and_skipped() {
     }
 }
 
-#[tokio::test]
-async fn what_the_sender_may_not_read_is_named_and_the_rest_arrives() {
-    let place = Place::new();
+/// A tree with a file and a directory that its sender may not read, offered.
+async fn offer_what_is_not_readable(place: &Place) -> (Ketch, String) {
     place.write("tree/file", "content");
     place.write("tree/locked/inner", "secret");
     place.write("tree/secret", "secret");
@@ -65,9 +64,27 @@ async fn what_the_sender_may_not_read_is_named_and_the_rest_arrives() {
         fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
         command.uid(NOBODY).gid(NOBODY);
     }
-    let (sender, ticket) = offering(command).await;
+    offering(command).await
+}
+
+#[tokio::test]
+async fn what_the_sender_may_not_read_is_named_and_the_rest_arrives() {
+    let place = Place::new();
+    let (sender, ticket) = offer_what_is_not_readable(&place).await;
     let receiver = Ketch::start(place.receive(&ticket, &[])).end().await;
     let expected = [("tree/locked", "unreadable"), ("tree/secret", "unreadable")];
     assert_partial(sender.end().await, receiver, &expected);
     assert_eq!(fs::read(place.target().join("tree/file")).unwrap(), b"content");
+}
+
+#[tokio::test]
+async fn what_the_sender_may_not_read_to_compare_it_is_named_too() {
+    let place = Place::new();
+    let (sender, ticket) = offer_what_is_not_readable(&place).await;
+    fs::create_dir_all(place.target().join("tree")).unwrap();
+    fs::write(place.target().join("tree/secret"), "stored").unwrap();
+    let receiver = Ketch::start(place.receive(&ticket, &[])).end().await;
+    let expected = [("tree/locked", "unreadable"), ("tree/secret", "unreadable")];
+    assert_partial(sender.end().await, receiver, &expected);
+    assert_eq!(fs::read(place.target().join("tree/secret")).unwrap(), b"stored");
 }

@@ -145,6 +145,8 @@ async fn too_much_is_not_removed_and_an_empty_source_removes_nothing() {
     assert!(refused.stderr.contains("30 of 30 entries would be removed"), "{refused:#?}");
     let limited = serving.push(&["--delete", "--max-delete", "29"]).await.expect(5);
     assert!(limited.stderr.contains("more than 29"), "{limited:#?}");
+    let said = serving.push(&["--delete", "-n"]).await.expect(5);
+    assert_eq!(changes(&said).iter().filter(|(_, change)| change == "removed").count(), 30);
     let empty = serving.place.path("empty");
     fs::create_dir(&empty).unwrap();
     let refused = serving.sync(&empty, serving.docs(""), &["--delete"]).end().await.expect(5);

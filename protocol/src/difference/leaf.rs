@@ -87,7 +87,8 @@ impl Filling {
         self.put_path(entry.path.as_bytes());
         put_fields(&mut self.bytes, entry);
         self.entries += 1;
-        if entry.hash.is_none() && matches!(entry.kind, EntryKind::File { .. }) {
+        let has_content = matches!(entry.kind, EntryKind::File { .. } | EntryKind::HardLink { .. });
+        if entry.hash.is_none() && has_content {
             self.knowledge = Knowledge::Open;
         }
     }
@@ -388,5 +389,16 @@ mod tests {
         assert_eq!(filling.take().2, Knowledge::Open);
         filling.push(&entry("c", EntryKind::Directory));
         assert_eq!(filling.take().2, Knowledge::Closed);
+    }
+
+    #[test]
+    fn another_name_of_a_file_counts_with_the_content_of_the_file() {
+        let link = |hash| {
+            let kind = EntryKind::HardLink { target: EntryPath::parse(b"a").unwrap() };
+            Entry { hash, ..entry("b", kind) }
+        };
+        let (here, there) = (link(Some(ContentHash([1; 32]))), link(Some(ContentHash([2; 32]))));
+        assert_ne!(filled(&[here]).1, filled(&[there]).1);
+        assert_eq!(filled(&[link(None)]).2, Knowledge::Open);
     }
 }

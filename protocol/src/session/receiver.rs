@@ -122,7 +122,7 @@ impl Receiver {
             Input::Removed(paths) => self.note_removed(paths),
             Input::Planned { bytes } => self.note_planned(bytes),
             Input::Finished { late } => self.finished(late, now),
-            Input::Stop(stop) => self.fail(SessionError::Stopped(stop)),
+            Input::Stop(stop) => self.stop(stop),
             Input::Lost(detail) => {
                 let awaited = self.awaited();
                 self.lose(SessionError::Lost { awaited, detail })
@@ -171,6 +171,11 @@ impl Receiver {
     /// How many entries were listed and are not settled.
     pub fn open_count(&self) -> usize {
         self.storing().map_or(0, |storing| storing.outstanding.count())
+    }
+
+    /// Whether nothing more can be listed before something is settled.
+    pub fn is_full(&self) -> bool {
+        self.storing().is_some_and(|storing| storing.outstanding.room() == 0)
     }
 
     /// An entry that was listed and is not settled.
@@ -444,6 +449,25 @@ impl Receiver {
     fn complete(&mut self, account: Account) -> Actions {
         self.state = State::Ended(account);
         vec![Action::End(Ending::Complete(account.counts))]
+    }
+
+    /// Ends by this side's will. What was done, or would be in a dry run, is told before.
+    fn stop(&mut self, stop: Stop) -> Actions {
+        let mut actions: Actions = match &mut self.state {
+            State::Storing(storing) | State::Finishing(storing) => {
+                storing.outcomes.take().map(send_settled).into_iter().collect()
+            }
+            State::AwaitAdmission(_)
+            | State::AwaitOffer
+            | State::AwaitConsent { .. }
+            | State::AwaitRoot(_)
+            | State::AwaitCatalogue(_)
+            | State::Narrowing(_)
+            | State::AwaitFarewell(_)
+            | State::Ended(_) => Actions::new(),
+        };
+        actions.extend(self.fail(SessionError::Stopped(stop)));
+        actions
     }
 
     fn fail(&mut self, error: SessionError) -> Actions {

@@ -144,7 +144,10 @@ pub fn decide(listed: &Entry, own: Own<'_>, handling: &Handling) -> Decision {
         (File { .. } | Symlink { .. } | HardLink { .. }, Directory) => replace(Over::Directory, handling),
         (File { .. }, File { .. }) => decide_file(listed, own, handling),
         (Symlink { target }, Symlink { target: held }) if target == held => describe(listed, own, handling),
-        (HardLink { target }, HardLink { target: held }) if target == held => Decision::Keep,
+        // A file that is replaced has no other names until they are made again.
+        (HardLink { target }, HardLink { target: held }) if target == held && listed.hash == own.hash => {
+            Decision::Keep
+        }
         (File { .. } | Directory | Symlink { .. } | HardLink { .. }, File { .. } | HardLink { .. }) => {
             replace(Over::File, handling)
         }

@@ -254,8 +254,10 @@ impl Shared {
         let root = self.root.handle.as_fd();
         let open = || platform::open_beneath(root, directory.path.as_bytes(), flags);
         match self.handles.with_room(open) {
-            // It was removed meanwhile, by this session or by someone else.
-            Err(Errno::NOENT | Errno::NOTDIR) if directory.origin == Origin::Remembered => Ok(()),
+            // It was removed or replaced meanwhile, by this session or by someone else.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if directory.origin == Origin::Remembered => {
+                Ok(())
+            }
             opened => {
                 let handle = opened.map_err(Unset::of("mode"))?;
                 let mode = match directory.origin {

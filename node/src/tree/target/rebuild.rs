@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io,
+    ops::Range,
     os::unix::fs::FileExt as _,
     sync::{Mutex, PoisonError},
 };
@@ -15,6 +16,9 @@ use super::{
     trouble::{Trouble, errno, write_trouble},
 };
 use crate::tree::{metadata, source::read_fully_at};
+
+/// Block of the usual file systems: what is not written of it takes no space.
+const HOLE_BLOCK_BYTES: u64 = 4 * 1024;
 
 /// The old version under the entry's name, and the new one on its way to it. Shared by the threads that write
 /// pieces. Dropped before [`Rebuild::commit`], it leaves the old version as it is and nothing else.
@@ -65,10 +69,13 @@ impl Rebuild {
 
     /// Writes a part of the new version, to where nothing was written before.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Trouble> {
-        if self.sparse && bytes.iter().all(|&byte| byte == 0) {
-            return Ok(());
-        }
-        let written = self.new.write_all_at(bytes, offset);
+        let written = if self.sparse {
+            data_runs(bytes, offset)
+                .into_iter()
+                .try_for_each(|run| self.new.write_all_at(&bytes[run.clone()], offset + run.start as u64))
+        } else {
+            self.new.write_all_at(bytes, offset)
+        };
         written.map_err(|error| write_trouble(&self.path, "writing", errno(&error)))
     }
 
@@ -81,6 +88,23 @@ impl Rebuild {
             None => Err(Trouble::problem(&self.path, Cause::Unwritable, "it was made before")),
         }
     }
+}
+
+/// The parts of `bytes`, which belong at `offset`, that are no hole: the others are whole blocks of zeros.
+fn data_runs(bytes: &[u8], offset: u64) -> Vec<Range<usize>> {
+    let (mut runs, mut start) = (Vec::<Range<usize>>::new(), 0);
+    while start < bytes.len() {
+        let in_block = (offset + start as u64) % HOLE_BLOCK_BYTES;
+        let end = bytes.len().min(start + (HOLE_BLOCK_BYTES - in_block) as usize);
+        if bytes[start..end].iter().any(|&byte| byte != 0) {
+            match runs.last_mut() {
+                Some(run) if run.end == start => run.end = end,
+                Some(_) | None => runs.push(start..end),
+            }
+        }
+        start = end;
+    }
+    runs
 }
 
 #[cfg(test)]
@@ -151,11 +175,14 @@ mod tests {
         let at = folder.path().join("f");
         File::create(&at).unwrap().set_len(1 << 20).unwrap();
         let rebuild = target(folder.path()).rebuild(&entry(1 << 20)).unwrap().unwrap();
-        rebuild.write_at(0, &vec![0; 1 << 20]).unwrap();
-        rebuild.write_at(0, b"x").unwrap();
+        let mut content = vec![0; 1 << 20];
+        content[0] = 1;
+        content[700_000] = 1;
+        rebuild.write_at(0, &content[..100_001]).unwrap();
+        rebuild.write_at(100_001, &content[100_001..]).unwrap();
         rebuild.commit().unwrap();
         let stored = fs::metadata(&at).unwrap();
-        assert_eq!(stored.len(), 1 << 20);
+        assert!(fs::read(&at).unwrap() == content);
         assert!(stored.blocks() * 512 <= 64 * 1024, "{} blocks", stored.blocks());
     }
 }

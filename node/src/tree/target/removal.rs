@@ -81,11 +81,12 @@ enum Seen {
         mode: u32,
         mtime: Timestamp,
     },
-    /// The length of a hard link is listed with its first name only.
     File {
-        size: Option<u64>,
+        size: u64,
         mtime: Timestamp,
     },
+    /// All of it is listed with its first name only, which may be another file by now.
+    HardLink,
     Symlink {
         mtime: Timestamp,
     },
@@ -98,8 +99,8 @@ impl Extras {
         let seen = match &own.kind {
             EntryKind::Directory => Seen::Directory { mode: own.mode, mtime: own.mtime },
             EntryKind::Symlink { .. } => Seen::Symlink { mtime: own.mtime },
-            EntryKind::File { size } => Seen::File { size: Some(*size), mtime: own.mtime },
-            EntryKind::HardLink { .. } => Seen::File { size: None, mtime: own.mtime },
+            EntryKind::File { size } => Seen::File { size: *size, mtime: own.mtime },
+            EntryKind::HardLink { .. } => Seen::HardLink,
         };
         self.extras.push(Extra { path: own.path.clone(), seen });
     }
@@ -324,10 +325,11 @@ impl Seen {
             (Self::Directory { .. }, FileType::Directory) => true,
             (Self::Symlink { mtime }, FileType::Symlink) => metadata::mtime(stat) == *mtime,
             (Self::File { size, mtime }, FileType::RegularFile) => {
-                size.is_none_or(|size| metadata::size(stat) == size) && metadata::mtime(stat) == *mtime
+                metadata::size(stat) == *size && metadata::mtime(stat) == *mtime
             }
+            (Self::HardLink, FileType::RegularFile) => true,
             (
-                Self::Directory { .. } | Self::Symlink { .. } | Self::File { .. },
+                Self::Directory { .. } | Self::Symlink { .. } | Self::File { .. } | Self::HardLink,
                 FileType::Directory
                 | FileType::Symlink
                 | FileType::RegularFile
