@@ -123,6 +123,21 @@ impl Cause {
             | Self::Collision => false,
         }
     }
+
+    /// Whether the entry was written to while it was read: the next session may find it at rest.
+    pub fn is_unsettled(self) -> bool {
+        match self {
+            Self::Vanished | Self::Changed => true,
+            Self::Special
+            | Self::Exists
+            | Self::Unreadable
+            | Self::Unwritable
+            | Self::Corrupt
+            | Self::Unrepresentable
+            | Self::Metadata
+            | Self::Collision => false,
+        }
+    }
 }
 
 impl fmt::Display for Cause {

@@ -36,6 +36,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
         Event::Retrying { why, wait } => {
             json!({ "event": "retrying", "why": why, "wait_s": wait.as_secs_f64() })
         }
+        Event::Again(report) => with("again", report_of(report)),
         Event::Changed { change, path } => {
             let mut fields = path_of(path);
             fields["change"] = change.to_string().into();
@@ -67,13 +68,17 @@ pub(super) fn event(event: &Event) -> Option<Value> {
 
 /// The end of a session that came to its end.
 pub(super) fn done(report: &Report) -> Value {
-    let mut done = with("done", counts_of(&report.counts));
-    done["moved_bytes"] = report.moved_bytes.into();
-    done["found_bytes"] = report.found_bytes.into();
-    done["planned_bytes"] = report.planned_bytes.into();
-    done["ready_s"] = report.ready.as_secs_f64().into();
-    done["durable_s"] = report.durable.as_secs_f64().into();
-    done
+    with("done", report_of(report))
+}
+
+fn report_of(report: &Report) -> Value {
+    let mut fields = counts_of(&report.counts);
+    fields["moved_bytes"] = report.moved_bytes.into();
+    fields["found_bytes"] = report.found_bytes.into();
+    fields["planned_bytes"] = report.planned_bytes.into();
+    fields["ready_s"] = report.ready.as_secs_f64().into();
+    fields["durable_s"] = report.durable.as_secs_f64().into();
+    fields
 }
 
 /// What is kept of large files that are not whole yet.

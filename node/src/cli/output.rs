@@ -116,6 +116,11 @@ impl Output {
                 self.clear();
                 self.say(&format!("{why}; trying again in {}", format::rough(*wait)));
             }
+            Event::Again(report) => {
+                self.clear();
+                let line = summary_line(self.side, report);
+                self.say(&format!("{line}; entries changed while they were read, comparing once more"));
+            }
             Event::TurnedAway { peer, why } => self.say(&format!("turned away {peer}: {why}")),
             Event::Problem(problem) => self.say(&problem.to_string()),
             Event::Progress(progress) => self.progress(progress),
@@ -405,7 +410,15 @@ mod tests {
     fn a_summary_names_what_was_not_stored() {
         let counts = Counts { listed: 5, sent: 2, kept: 1, skipped: 1, failed: 1, removed: 0, problems: 2 };
         let (ready, durable) = (Duration::from_secs(1), Duration::from_secs(2));
-        let report = Report { counts, moved_bytes: 1000, found_bytes: 0, planned_bytes: 0, ready, durable };
+        let report = Report {
+            counts,
+            moved_bytes: 1000,
+            found_bytes: 0,
+            planned_bytes: 0,
+            unsettled: 0,
+            ready,
+            durable,
+        };
         let expected = "stored 2 of 5 entries, 1 kept, 1 skipped, 1 failed: \
                         1.0 kB in 1.000 s (1.0 kB/s), durable after 2.000 s";
         assert_eq!(summary_line(Side::Receiver, &report), expected);

@@ -154,6 +154,7 @@ fn line(event: &Event) -> Option<String> {
             Err(error) => format!("ended: {error}"),
         }),
         Event::Counted(_)
+        | Event::Again(_)
         | Event::Connected(_)
         | Event::Admitted { .. }
         | Event::Consult(_)

@@ -203,18 +203,18 @@ impl Journal {
         Mark { generation: self.generation, offset: self.end }
     }
 
-    /// Says that what was appended before `mark` is on its disk, and writes the journal to its own.
-    pub(super) fn checkpoint(&mut self, mark: Mark) -> io::Result<()> {
+    /// Says that what was appended before `mark` is on its disk. Gives back the file, if there was something to say,
+    /// for the caller to have it written to its own.
+    pub(super) fn checkpoint(&mut self, mark: Mark) -> io::Result<Option<File>> {
         if mark.generation != self.generation || mark.offset <= self.synced {
-            return Ok(());
+            return Ok(None);
         }
         let mut frame = vec![0; FRAME_HEADER_BYTES];
         frame.push(CHECKPOINT);
         frame.extend_from_slice(&mark.offset.to_le_bytes());
         self.write_frame(&mut frame)?;
-        self.file.sync_data()?;
         self.synced = mark.offset;
-        Ok(())
+        self.file.try_clone().map(Some)
     }
 
     /// Fills in the frame header and appends the frame; when that fails, no part of it is left.

@@ -140,11 +140,13 @@ impl Indexes {
         unused::forget(&self.folder, now);
     }
 
-    /// Opens the index of a tree, with all that its journal holds.
+    /// Opens the index of a tree, with all that its journal holds: also what sessions recorded that have not ended,
+    /// or whose end nobody noticed yet.
     pub fn open(&self, root: &Root) -> Index {
         let name = name_of(&root.path);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = open.get(&name).and_then(Weak::upgrade) {
+            shared.fold(&Changes::default());
             return Index(shared);
         }
         open.retain(|_, shared| shared.strong_count() > 0);
@@ -218,7 +220,9 @@ impl Index {
     pub fn checkpoint(&self, mark: Option<Mark>) {
         if let (Some(files), Some(mark)) = (&self.0.files, mark) {
             let written = files.journal().checkpoint(mark);
-            written.unwrap_or_else(|cause| self.0.warn_unusable(cause));
+            // Recorders do not wait for the disk of the journal.
+            let synced = written.and_then(|file| file.map_or(Ok(()), |file| file.sync_data()));
+            synced.unwrap_or_else(|cause| self.0.warn_unusable(cause));
         }
     }
 

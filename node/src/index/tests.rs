@@ -195,6 +195,18 @@ fn sessions_of_one_process_share_an_index() {
 }
 
 #[test]
+fn what_a_session_that_has_not_ended_recorded_is_known_to_the_next() {
+    let setting = Setting::new();
+    let indexes = setting.indexes(1);
+    let first = indexes.open(&setting.root);
+    read(&first, 0..10);
+    let second = indexes.open(&setting.root);
+    assert_eq!(known(&second, 0..20), all(0..10));
+    stored(&first, 10..20);
+    assert_eq!(known(&indexes.open(&setting.root), 0..20), all(0..20));
+}
+
+#[test]
 fn another_process_goes_on_without() {
     let setting = Setting::new();
     let first = setting.open();

@@ -47,6 +47,8 @@ pub enum Event {
         /// How long that will be waited with.
         wait: Duration,
     },
+    /// A session came to its end, but entries changed or vanished while they were read: another one follows.
+    Again(Report),
     /// The sender has admitted the receiver; the session runs.
     Admitted {
         /// The other side.
@@ -188,6 +190,8 @@ pub struct Report {
     pub found_bytes: u64,
     /// In a preview, bytes of content that would have crossed.
     pub planned_bytes: u64,
+    /// Problems with entries that changed or vanished while they were read.
+    pub unsettled: u64,
     /// From the first hello, or from a person's consent, until every file had its final name.
     pub ready: Duration,
     /// From then until everything was as durable as asked; the sender takes the word of the

@@ -8,9 +8,11 @@
 
 mod arrivals;
 mod beside;
+mod checkpoints;
 mod connect;
 mod data_in;
 mod data_out;
+mod described;
 mod describing;
 mod error;
 mod event;

@@ -218,6 +218,13 @@ impl Reading {
 
     /// Fills an empty block. Fails only when it can't be compressed.
     pub(super) fn fill(&mut self, block: &mut Vec<u8>) -> io::Result<Read> {
+        let read = self.fill_block(block);
+        // Should this process be killed, what the block ends need not be read again.
+        self.recorder.iter_mut().for_each(Recorder::flush);
+        read
+    }
+
+    fn fill_block(&mut self, block: &mut Vec<u8>) -> io::Result<Read> {
         let Some(mut compressor) = self.compressor.take() else { return Ok(self.fill_plain(block)) };
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();

@@ -15,8 +15,8 @@ use std::{
 };
 
 use ketch_protocol::{
-    chunk::{ChunkSizes, Chunker, Part},
-    delta::{Assembly, Delta, DeltaError, Needs, OldBuilder, Origin, Recipe, Step, worthwhile},
+    chunk::{ChunkSizes, Chunker, Name, Part},
+    delta::{Assembly, Delta, DeltaError, Grain, Needs, OldBuilder, Origin, Recipe, Step, worthwhile},
     hash::Hasher,
     limits::BLOCK_BYTES,
     manifest::{Entry, EntryId},
@@ -25,6 +25,7 @@ use ketch_protocol::{
 };
 
 use super::{
+    described::Described,
     lock,
     registry::Awaited,
     store::{EndCause, Store, Stored, await_content},
@@ -151,6 +152,8 @@ struct Open {
     chunks: u64,
     /// Once the old version is cut.
     assembly: Option<Assembly>,
+    /// What the new version consists of, where an earlier session may have stored parts of it.
+    described: Described,
 }
 
 /// Why a file is not made from its old version.
@@ -199,9 +202,15 @@ impl Rebuilding {
         match job {
             Job::Begin(id, entry) => self.waiting.push_back((id, entry)),
             Job::Recipe(id, recipe) => {
+                if let (Some(described), Grain::Chunks) = (self.resumed(id), recipe.grain) {
+                    described.hear(0, &recipe.parts);
+                }
                 self.describe(id, &mut stored, |assembly| assembly.hear_recipe(recipe));
             }
             Job::List(id, offset, chunks) => {
+                if let Some(described) = self.resumed(id) {
+                    described.hear(offset, &chunks);
+                }
                 self.describe(id, &mut stored, |assembly| assembly.hear_list(offset, &chunks));
             }
             Job::PiecesStored(id) => self.finish_if_complete(id, &mut stored),
@@ -234,7 +243,8 @@ impl Rebuilding {
         let rebuilt = Arc::new(Rebuilt::new(Arc::clone(entry), file));
         self.store.registry.replace(id, Awaited::Delta(Arc::clone(&rebuilt)));
         self.chunks += chunks;
-        self.open.insert(id, Open { rebuilt, sizes, chunks, assembly: None });
+        self.open
+            .insert(id, Open { rebuilt, sizes, chunks, assembly: None, described: Described::default() });
         self.begun.push_back(id);
         Ok(())
     }
@@ -260,6 +270,12 @@ impl Rebuilding {
         stored
     }
 
+    /// Takes down what a file consists of, if parts of it may be stored.
+    fn resumed(&mut self, id: EntryId) -> Option<&mut Described> {
+        let open = self.open.get_mut(&id).filter(|open| open.rebuilt.file.is_resumed());
+        open.map(|open| &mut open.described)
+    }
+
     /// Takes what the sender says of a file that is open.
     fn describe(
         &mut self,
@@ -269,7 +285,8 @@ impl Rebuilding {
     ) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let Some(assembly) = &mut open.assembly else { return };
-        match hear(assembly) {
+        let heard = hear(assembly).map(|needs| without_stored(open, needs));
+        match heard {
             Ok(needs) if needs == Needs::default() => self.finish_if_complete(id, stored),
             Ok(needs) => {
                 open.rebuilt.ask(&needs.pieces);
@@ -338,6 +355,9 @@ impl Rebuilding {
     fn fail(&mut self, id: EntryId, failure: Failure, stored: &mut Stored) {
         let Some(open) = self.open.get(&id) else { return };
         let entry = Arc::clone(&open.rebuilt.entry);
+        if matches!(failure, Failure::Whole) {
+            open.rebuilt.file.discard();
+        }
         self.close(id);
         self.give_up(id, &entry, failure, stored);
     }
@@ -373,6 +393,20 @@ impl Rebuilding {
             self.chunks -= open.chunks;
         }
     }
+}
+
+/// Leaves out the pieces that an earlier session stored.
+fn without_stored(open: &Open, needs: Needs) -> Needs {
+    if !open.rebuilt.file.is_resumed() {
+        return needs;
+    }
+    let mut content = Vec::new();
+    let pieces = open.described.missing(&needs.pieces, |offset, chunk| {
+        content.resize(chunk.length as usize, 0);
+        let read = open.rebuilt.file.read_new(&mut content, offset);
+        read.is_ok_and(|length| length == content.len()) && Name::of(&content) == chunk.name
+    });
+    Needs { pieces, ..needs }
 }
 
 fn check_full(read: usize, buffer: &[u8]) -> io::Result<()> {

@@ -16,13 +16,14 @@ use ketch_protocol::{
 };
 use tokio::{
     sync::{mpsc, oneshot},
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     arrivals::{DataStream, DataStreams, SESSION_STREAMS},
+    checkpoints::{self, Checkpoints},
     data_in::bring,
     event::{Change, Consultation, Event, Progress, Report},
     known_tree::{Ended, KnownTree},
@@ -76,6 +77,11 @@ pub(super) struct Receiving {
     /// How many entries wait for others to be settled.
     waiting: usize,
     heard: Heard,
+    checkpoints: Checkpoints,
+    /// Writes what was stored to its disk beside the loop.
+    checkpoint: Option<JoinHandle<()>>,
+    /// Problems with entries that changed or vanished while they were read.
+    unsettled: u64,
     /// Whether every change of the target is told.
     itemize: bool,
     /// Changes to be told before anything else.
@@ -131,6 +137,8 @@ pub(super) enum Work {
     Planned { bytes: u64 },
     /// What was there and was not listed is gone.
     Removed(Vec<EntryPath>),
+    /// What was stored some time ago is on its disk.
+    Checkpointed,
     /// Everything is in place.
     Finished { late: Vec<Problem>, ready: Instant },
     /// The session can't go on.
@@ -208,6 +216,9 @@ impl Receiving {
             own_root: None,
             waiting: 0,
             heard: Heard::default(),
+            checkpoints: Checkpoints::new(began),
+            checkpoint: None,
+            unsettled: 0,
             itemize: false,
             changes: Vec::new(),
             pace: Pace::default(),
@@ -281,6 +292,12 @@ impl Receiving {
         self.doing.store().inspect(|store| store.close());
         // So that the target is free for others when the session is over.
         streams.shutdown().await;
+        // Whoever still reports hears that nobody listens.
+        drop(reports);
+        if let Some(checkpoint) = self.checkpoint.take() {
+            // It panics no more than this does.
+            let _ = checkpoint.await;
+        }
         self.orders = None;
         line.leave(leave(&ending)).await;
         self.conclude(ending).await
@@ -302,6 +319,7 @@ impl Receiving {
                 pulse.note_broken(detail);
                 return;
             }
+            Wake::Work(Work::Checkpointed) => return self.checkpoints.end(Instant::now()),
             Wake::Work(Work::Stop(stop)) => Input::Stop(stop),
             Wake::Work(Work::Catalogued(catalogue, agreed)) => {
                 self.own_entries = catalogue.totals().entries;
@@ -374,6 +392,7 @@ impl Receiving {
                     Action::Plan { first, entries } => self.order(Order::Plan { first, entries }),
                     Action::Finish => self.order(Order::Finish { listed: self.receiver.listed().0 }),
                     Action::Report(problem) => {
+                        self.unsettled += u64::from(problem.cause.is_unsettled());
                         self.order(Order::Spare(problem.path.clone()));
                         self.tell(Event::Problem(problem)).await;
                     }
@@ -406,12 +425,33 @@ impl Receiving {
         if listed.entries > 0 {
             let counts = self.receiver.counts();
             self.progress = Progress { listed, list_complete, counts, ..self.doing.moved() };
+            self.checkpoint_if_due();
         }
         if pulse.is_progress_due() {
             // A consumer that is behind misses a picture, not a fact.
             let _ = self.events.try_send(Event::Progress(self.progress));
         }
         pulse.lost().map_or(Input::Tick, Input::Lost)
+    }
+
+    /// Has what was stored written to its disk, from time to time, where a power cut is to be survived.
+    fn checkpoint_if_due(&mut self) {
+        let Some(store) = self.doing.store().filter(|store| store.target.is_synced()) else { return };
+        let Progress { moved_bytes, counts, .. } = self.progress;
+        let stored = checkpoints::Stored { bytes: moved_bytes, entries: counts.sent };
+        if !self.checkpoints.begin(stored, Instant::now()) {
+            return;
+        }
+        let (store, report) = (Arc::clone(store), self.report.clone());
+        self.checkpoint = Some(tokio::task::spawn_blocking(move || {
+            let work = match store.sync() {
+                Ok(()) => Work::Checkpointed,
+                // The system says so once.
+                Err(error) => Work::Stop(Stop::new(Reason::Internal, format_args!("syncing: {error}"))),
+            };
+            // The session has ended if nobody takes it.
+            let _ = report.blocking_send(work);
+        }));
     }
 
     async fn tell(&self, event: Event) {
@@ -483,7 +523,8 @@ impl Receiving {
                 self.fold(&counts).await;
                 let Progress { moved_bytes, found_bytes, .. } = self.doing.moved();
                 let planned_bytes = self.receiver.planned_bytes();
-                Ok(Report { counts, moved_bytes, found_bytes, planned_bytes, ready: self.ready, durable })
+                let (unsettled, ready) = (self.unsettled, self.ready);
+                Ok(Report { counts, moved_bytes, found_bytes, planned_bytes, unsettled, ready, durable })
             }
             Ending::Failed(error) => {
                 let Doing::Store(store) = self.doing else {

@@ -98,6 +98,8 @@ pub(super) struct Sending {
     began: Instant,
     /// From when the report counts: the beginning, or the receiver's consent.
     started: Instant,
+    /// Problems with entries that changed or vanished while they were read.
+    unsettled: u64,
     /// Whether every change of the target is told.
     itemize: bool,
     pace: Pace,
@@ -130,6 +132,7 @@ impl Sending {
             moved: Arc::default(),
             began,
             started: began,
+            unsettled: 0,
             itemize: false,
             pace: Pace::default(),
         }
@@ -188,7 +191,7 @@ impl Sending {
                     Err(NoMessage::Violation(violation)) => Input::Violation(violation),
                 },
                 listed = next_listed(&mut self.listing), if may_list => self.hear_listed(listed),
-                made = catalogue_made(&mut self.catalogued) => made,
+                made = catalogue_made(&mut self.catalogued) => self.hear_catalogued(made),
                 () = std::future::ready(()), if self.sender.may_announce() && !line.is_full() => Input::Room,
                 Some(ended) = self.streams.join_next() => {
                     if let Err(Broken(detail)) = ended.unwrap_or_else(|failed| Err(Broken(failed.to_string()))) {
@@ -224,7 +227,10 @@ impl Sending {
                     Action::List => self.listing = self.tree.clone().map(list),
                     Action::Catalogue => self.start_catalogue(),
                     Action::Read(jobs) => self.queue.push(jobs),
-                    Action::Report(problem) => self.tell(Event::Problem(problem)).await,
+                    Action::Report(problem) => {
+                        self.unsettled += u64::from(problem.cause.is_unsettled());
+                        self.tell(Event::Problem(problem)).await;
+                    }
                     Action::Settled { fate, entries } => self.tell_settled(fate, &entries).await,
                     Action::Removed(paths) => {
                         for path in paths {
@@ -298,6 +304,15 @@ impl Sending {
         }
     }
 
+    /// What is listed to be compared is listed at once.
+    fn hear_catalogued(&mut self, made: Input) -> Input {
+        if let Input::Catalogued { catalogue, problems } = &made {
+            self.listed = Totals { problems: problems.len() as u64, ..catalogue.totals() };
+            self.list_complete = true;
+        }
+        made
+    }
+
     fn start_streams(&mut self, ask: &Ask, tree: &KnownTree) {
         let session = ask.session;
         let compression = self.compression.unwrap_or(ask.selection.compression);
@@ -358,6 +373,7 @@ impl Sending {
                 moved_bytes: self.moved.content.load(Ordering::Relaxed),
                 found_bytes: self.moved.digest.load(Ordering::Relaxed),
                 planned_bytes: self.sender.planned_bytes(),
+                unsettled: self.unsettled,
                 ready: elapsed,
                 durable: elapsed,
             }),

@@ -104,7 +104,16 @@ impl Storing {
     }
 
     /// Takes the next bytes of the stream.
-    pub(super) fn take(&mut self, mut block: &[u8]) -> Stored {
+    pub(super) fn take(&mut self, block: &[u8]) -> Stored {
+        let stored = self.take_block(block);
+        if !stored.outcomes.is_empty() {
+            // Should this process be killed, what is stored need not be read again.
+            self.recorder.iter_mut().for_each(Recorder::flush);
+        }
+        stored
+    }
+
+    fn take_block(&mut self, mut block: &[u8]) -> Stored {
         let mut stored = Stored::default();
         let Some(mut decompressor) = self.decompressor.take() else {
             self.take_plain(block, &mut stored);
@@ -393,7 +402,13 @@ impl Storing {
             Current::Compared { id, path }
             | Current::Recipe { id, path, .. }
             | Current::List { id, path, .. } => (id, path),
-            Current::Piece { id, rebuilt, .. } => (id, rebuilt.entry.path.clone()),
+            Current::Piece { id, rebuilt, .. } => {
+                if cause.is_unsettled() {
+                    // Of this version nothing more will ever come.
+                    rebuilt.file.discard();
+                }
+                (id, rebuilt.entry.path.clone())
+            }
             Current::Whole { id, entry, .. } => (id, entry.path.clone()),
             Current::Range { id, incoming, .. } => {
                 if matches!(cause, Cause::Changed | Cause::Vanished) {

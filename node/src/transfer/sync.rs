@@ -62,8 +62,9 @@ pub struct SyncRequest {
     pub indexes: Arc<Indexes>,
 }
 
-/// Makes the target the same as the source, in as many sessions as that takes. Cancelling `stop` tells the other
-/// side; what is stored by then stays.
+/// Makes the target the same as the source, in as many sessions as that takes: another one after each that was
+/// cut, for a time, and once when entries changed or vanished while they were read. Cancelling `stop` tells the
+/// other side; what is stored by then stays.
 pub async fn sync(
     node: &Node,
     inbound: &mut Inbound,
@@ -72,10 +73,16 @@ pub async fn sync(
     stop: &CancellationToken,
 ) -> Result<Report, SyncError> {
     let mut retry = Retry::new(request.retry_for);
+    let mut is_first = true;
     let pace = Pace::new(request.bytes_per_s);
     let mut syncing = Syncing { pace, node, inbound, request, events, stop };
     loop {
         let error = match syncing.attempt().await {
+            Ok(report) if report.unsettled > 0 && is_first && !stop.is_cancelled() => {
+                is_first = false;
+                let _ = events.send(Event::Again(report)).await;
+                continue;
+            }
             Ok(report) => return Ok(report),
             Err(error) => error,
         };

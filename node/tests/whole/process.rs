@@ -103,6 +103,12 @@ impl Ketch {
         kill_process(pid, signal).unwrap();
     }
 
+    /// Kills it, and waits until it is gone.
+    pub(crate) async fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.child.wait().await.unwrap();
+    }
+
     /// Waits for its end.
     pub(crate) async fn end(self) -> Ended {
         self.end_within(PATIENCE).await
@@ -133,6 +139,11 @@ impl Ended {
     pub(crate) fn events(&self, name: &str) -> Vec<Value> {
         let events = self.stdout.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
         events.filter(|event| event["event"] == name).collect()
+    }
+
+    /// Whether it was a node that serves shares.
+    pub(crate) fn is_server(&self) -> bool {
+        !self.events("serving").is_empty()
     }
 
     /// The one event with this name.

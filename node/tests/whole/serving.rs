@@ -10,8 +10,9 @@ use ketch::swarm::TransportKind;
 use serde_json::Value;
 
 use crate::{
+    mounts::Mounts,
     place::{Place, listen_address},
-    process::{Ended, Ketch, ketch},
+    process::{Ended, Ketch, ketch, with_arguments},
 };
 
 /// A node that serves `shared` of a place under the name `docs`.
@@ -20,6 +21,8 @@ pub(crate) struct Serving {
     pub(crate) serve: Ketch,
     pub(crate) peer: String,
     pub(crate) address: String,
+    /// What it was started with.
+    arguments: Vec<OsString>,
 }
 
 impl Serving {
@@ -28,25 +31,15 @@ impl Serving {
         let place = Place::new();
         fs::create_dir(place.path("shared")).unwrap();
         let comer = identity(&place, "comer").await;
+        let other = identity(&place, "other").await;
         let mut share = OsString::from("docs=");
         share.push(place.path("shared"));
-        let allow = format!("{comer}=docs:{rights}");
-        let also = format!("{}=docs:{rights}", identity(&place, "other").await);
-        let listen = listen_address(transport);
-        let serve: [&dyn AsRef<OsStr>; 10] = [
-            &"serve",
-            &"--json",
-            &"--listen",
-            &listen,
-            &"--share",
-            &share,
-            &"--allow",
-            &allow,
-            &"--allow",
-            &also,
-        ];
-        let serve = ketch(&place.path("server"), &serve);
-        Self::wait_for(place, Ketch::start(serve)).await
+        let mut arguments: Vec<OsString> = ["serve", "--json", "--listen"].map(Into::into).into();
+        arguments.extend([listen_address(transport).into(), "--share".into(), share]);
+        for node in [comer, other] {
+            arguments.extend(["--allow".into(), format!("{node}=docs:{rights}").into()]);
+        }
+        Self::start(place, arguments).await
     }
 
     /// Serves `docs` with a trash, as a file says: the node `comer` may mirror it.
@@ -60,15 +53,26 @@ impl Serving {
              [share.docs]\npath = \"shared\"\ntrash = \"trash\"\nexclude = [\"*.own\"]\nallow.{comer} = \"mirror\"\n"
         );
         fs::write(&config, text).unwrap();
-        let serve = ketch(&place.path("server"), &[&"serve", &"--json", &"--config", &config]);
-        Self::wait_for(place, Ketch::start(serve)).await
+        let arguments = ["serve".into(), "--json".into(), "--config".into(), config.into()];
+        Self::start(place, arguments.into()).await
     }
 
-    async fn wait_for(place: Place, mut serve: Ketch) -> Self {
+    async fn start(place: Place, arguments: Vec<OsString>) -> Self {
+        let mut serve = Ketch::start(ketch(&place.path("server"), &each(&arguments)));
         let serving = serve.event("serving").await;
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (peer, address) = (text(&serving["peer_id"]), text(&serving["addresses"][0]));
-        Self { place, serve, peer, address }
+        Self { place, serve, peer, address, arguments }
+    }
+
+    /// Kills it, and starts it again at the same address; gives back what the killed one said.
+    pub(crate) async fn kill_and_start_again(&mut self) -> Ended {
+        let mut arguments = self.arguments.clone();
+        arguments[3] = self.address.clone().into();
+        self.serve.kill().await;
+        let mut again = Ketch::start(ketch(&self.place.path("server"), &each(&arguments)));
+        again.event("serving").await;
+        std::mem::replace(&mut self.serve, again).end().await
     }
 
     pub(crate) fn shared(&self) -> PathBuf {
@@ -97,6 +101,17 @@ impl Serving {
         target: impl Into<OsString>,
         options: &[&str],
     ) -> Ketch {
+        let arguments = self.sync_arguments(source, target, options);
+        Ketch::start(ketch(&self.place.path(node), &each(&arguments)))
+    }
+
+    /// What a sync is told.
+    fn sync_arguments(
+        &self,
+        source: impl Into<OsString>,
+        target: impl Into<OsString>,
+        options: &[&str],
+    ) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["sync".into(), source.into(), target.into()];
         arguments.extend(["--json", "--address", &self.address].map(Into::into));
         if !options.contains(&"--durability") {
@@ -104,7 +119,14 @@ impl Serving {
             arguments.extend(["--durability", "none"].map(Into::into));
         }
         arguments.extend(options.iter().map(Into::into));
-        Ketch::start(ketch(&self.place.path(node), &each(&arguments)))
+        arguments
+    }
+
+    /// Pulls the share into the target, in surroundings of its own.
+    pub(crate) async fn pull_within(&self, mounts: &Mounts, options: &[&str]) -> Ended {
+        let arguments = self.sync_arguments(self.docs(""), self.place.target(), options);
+        let command = mounts.within(env!("CARGO_BIN_EXE_ketch"));
+        Ketch::start(with_arguments(command, &self.place.path("comer"), &each(&arguments))).end().await
     }
 
     /// Pulls the share into the target.

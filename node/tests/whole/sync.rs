@@ -418,6 +418,23 @@ async fn a_second_push_into_a_target_is_refused_and_other_sessions_run() {
 }
 
 #[tokio::test]
+async fn a_second_pull_into_a_target_is_refused_until_the_first_is_gone() {
+    let serving = Serving::with(Tcp, "read").await;
+    fs::write(serving.shared().join("large"), noise(200 << 20, 1)).unwrap();
+    let mut first = serving.sync(serving.docs(""), serving.place.target(), &[]);
+    first.event_where("progress", |progress| progress["moved_bytes"].as_u64().unwrap() > 1 << 20).await;
+    first.signal(Signal::STOP);
+    let second =
+        serving.sync_as("other", serving.docs(""), serving.place.target(), &[]).end().await.expect(3);
+    let error = second.event("error")["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("another session is writing to"), "{error}");
+    assert!(error.contains(&serving.place.target().display().to_string()), "{error}");
+    first.kill().await;
+    serving.sync_as("other", serving.docs(""), serving.place.target(), &[]).end().await.expect(0);
+    assert_same(&serving.shared(), &serving.place.target());
+}
+
+#[tokio::test]
 async fn a_peer_that_comes_again_replaces_the_session_that_it_left_silent() {
     let mut serving = Serving::with(Tcp, "write").await;
     let first = busy_push(&serving).await;

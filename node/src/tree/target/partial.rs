@@ -54,7 +54,16 @@ pub(super) struct Identity {
 
 impl Identity {
     pub(super) fn of(entry: &Entry) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key("ketch 2026-11 name of a partial file");
+        Self::in_context("ketch 2026-11 name of a partial file", entry)
+    }
+
+    /// Of the same version, made from an older one: what is stored of it is not known by ranges.
+    pub(super) fn rebuilt(entry: &Entry) -> Self {
+        Self::in_context("ketch 2026-11 name of a rebuilt file", entry)
+    }
+
+    fn in_context(context: &str, entry: &Entry) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key(context);
         hasher.update(&entry.size().to_le_bytes());
         hasher.update(&entry.mtime.seconds.to_le_bytes());
         hasher.update(&entry.mtime.nanoseconds.to_le_bytes());
@@ -88,10 +97,13 @@ impl Identity {
 impl Target {
     /// Begins or resumes a file of more than [`ketch_protocol::limits::WHOLE_BYTES`].
     pub fn partial(&self, entry: &Entry) -> Result<Partial, Trouble> {
+        self.partial_named(entry, Identity::of(entry))
+    }
+
+    pub(super) fn partial_named(&self, entry: &Entry, identity: Identity) -> Result<Partial, Trouble> {
         let trouble = |error| write_trouble(&entry.path, "opening its partial file", error);
         let directory = self.0.directory_above(&entry.path).map_err(trouble)?;
         let private = self.0.private(&directory, entry.path.parent()).map_err(trouble)?;
-        let identity = Identity::of(entry);
         let opened = self.0.handles.with_room(|| open_locked(&private, &identity));
         let Some(file) = opened.map_err(trouble)? else {
             let detail = "another receiver is writing the same file here";
@@ -182,12 +194,22 @@ impl Partial {
             let detail = format_args!("{finished} of its {all} ranges are stored");
             return Err(Trouble::problem(&self.entry.path, Cause::Corrupt, detail));
         }
+        self.commit_as_it_is()
+    }
+
+    /// The same of one whose content was checked as a whole.
+    pub(super) fn commit_as_it_is(&self) -> Result<Fate, Trouble> {
         let described = metadata::apply(&self.file, &self.entry, self.target.options.handling.carried());
         if self.target.options.durability == Durability::File {
             fsync(&self.file).map_err(|error| self.trouble("syncing", error))?;
         }
         let fate = self.publish().map_err(|error| self.trouble("naming the file", error))?;
         described.map(|()| fate).map_err(|unset| metadata_trouble(&self.entry.path, unset))
+    }
+
+    /// Another handle on the file.
+    pub(super) fn handle(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 
     /// Removes what is stored of it.

@@ -4,15 +4,16 @@ use std::{
     fs::File,
     io,
     ops::Range,
-    os::unix::fs::FileExt as _,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
     sync::{Mutex, PoisonError},
 };
 
-use ketch_protocol::{manifest::Entry, message::Fate, path::EntryPath, problem::Cause};
+use ketch_protocol::{limits::WHOLE_BYTES, manifest::Entry, message::Fate, path::EntryPath, problem::Cause};
 use rustix::fs::fstat;
 
 use super::{
-    NewFile, Target,
+    NewFile, Partial, Target,
+    partial::Identity,
     trouble::{Trouble, errno, write_trouble},
 };
 use crate::tree::{metadata, source::read_fully_at};
@@ -21,7 +22,8 @@ use crate::tree::{metadata, source::read_fully_at};
 const HOLE_BLOCK_BYTES: u64 = 4 * 1024;
 
 /// The old version under the entry's name, and the new one on its way to it. Shared by the threads that write
-/// pieces. Dropped before [`Rebuild::commit`], it leaves the old version as it is and nothing else.
+/// pieces. Dropped before [`Rebuild::commit`], it leaves the old version as it is; of a large file what is written of
+/// the new one is kept for a later session.
 #[derive(Debug)]
 pub struct Rebuild {
     path: EntryPath,
@@ -30,8 +32,17 @@ pub struct Rebuild {
     /// Zeros are left out of the new version where the old one has holes.
     sparse: bool,
     new: File,
+    /// Whether an earlier session may have written parts of it.
+    resumed: bool,
     /// Until it is committed.
-    named: Mutex<Option<NewFile>>,
+    named: Mutex<Option<Named>>,
+}
+
+/// What gives the new version its name.
+#[derive(Debug)]
+enum Named {
+    Small(NewFile),
+    Large(Box<Partial>),
 }
 
 impl Target {
@@ -41,13 +52,28 @@ impl Target {
         let Ok(old) = self.0.open_existing(&entry.path) else { return Ok(None) };
         let trouble = |error: io::Error| write_trouble(&entry.path, "making the file", errno(&error));
         let stat = fstat(&old).map_err(|error| write_trouble(&entry.path, "making the file", error))?;
-        let named = self.create(entry)?;
-        let new = named.handle().map_err(trouble)?;
+        let (new, named) = self.begin_new(entry, trouble)?;
         // To its length at once: what nobody writes to stays a hole.
         new.set_len(entry.size()).map_err(trouble)?;
+        let resumed = new.metadata().map_err(trouble)?.blocks() > 0;
         let (path, named) = (entry.path.clone(), Mutex::new(Some(named)));
         let (old_size, sparse) = (metadata::size(&stat), metadata::is_sparse(&stat));
-        Ok(Some(Rebuild { path, old, old_size, sparse, new, named }))
+        Ok(Some(Rebuild { path, old, old_size, sparse, new, resumed, named }))
+    }
+
+    fn begin_new(
+        &self,
+        entry: &Entry,
+        trouble: impl Fn(io::Error) -> Trouble,
+    ) -> Result<(File, Named), Trouble> {
+        if entry.size() > WHOLE_BYTES
+            // One that an earlier session still holds is not waited for.
+            && let Ok(partial) = self.partial_named(entry, Identity::rebuilt(entry))
+        {
+            return Ok((partial.handle().map_err(trouble)?, Named::Large(Box::new(partial))));
+        }
+        let new = self.create(entry)?;
+        Ok((new.handle().map_err(trouble)?, Named::Small(new)))
     }
 }
 
@@ -62,12 +88,17 @@ impl Rebuild {
         read_fully_at(&self.old, buffer, offset)
     }
 
+    /// Whether parts of the new version may be written already.
+    pub fn is_resumed(&self) -> bool {
+        self.resumed
+    }
+
     /// Reads what is written of the new version likewise.
     pub fn read_new(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully_at(&self.new, buffer, offset)
     }
 
-    /// Writes a part of the new version, to where nothing was written before.
+    /// Writes a part of the new version, to where nothing else was written before.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Trouble> {
         let written = if self.sparse {
             data_runs(bytes, offset)
@@ -84,8 +115,17 @@ impl Rebuild {
         // Nothing panics while it is locked.
         let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).take();
         match named {
-            Some(named) => named.commit(),
+            Some(Named::Small(new)) => new.commit(),
+            Some(Named::Large(partial)) => partial.commit_as_it_is(),
             None => Err(Trouble::problem(&self.path, Cause::Unwritable, "it was made before")),
+        }
+    }
+
+    /// Keeps nothing of the new version for a later session.
+    pub fn discard(&self) {
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Named::Large(partial)) = named {
+            partial.discard();
         }
     }
 }
@@ -160,6 +200,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_of_a_large_one_is_kept_until_it_is_committed_or_discarded() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("f");
+        fs::write(&at, "old").unwrap();
+        let (target, size) = (target(folder.path()), WHOLE_BYTES + 1);
+        let rebuild = || target.rebuild(&entry(size)).unwrap().unwrap();
+        assert!(!rebuild().is_resumed());
+        rebuild().write_at(size - 3, b"new").unwrap();
+        let again = rebuild();
+        let mut buffer = [0; 3];
+        again.read_new(&mut buffer, size - 3).unwrap();
+        assert_eq!((again.is_resumed(), &buffer, fs::read(&at).unwrap()), (true, b"new", b"old".to_vec()));
+        again.discard();
+        drop(again);
+        assert!(!rebuild().is_resumed());
+        rebuild().write_at(0, b"new").unwrap();
+        rebuild().commit().unwrap();
+        assert_eq!(fs::read(&at).unwrap()[..3], *b"new");
+        target.finish();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
     fn only_a_file_can_be_the_old_version() {
         let folder = tempfile::tempdir().unwrap();
         let target = target(folder.path());
@@ -170,7 +233,6 @@ mod tests {
 
     #[test]
     fn holes_of_the_old_version_stay_holes() {
-        use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("f");
         File::create(&at).unwrap().set_len(1 << 20).unwrap();
