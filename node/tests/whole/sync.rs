@@ -260,7 +260,7 @@ async fn nothing_is_removed_for_a_source_in_whose_place_another_directory_is() {
 #[tokio::test]
 async fn content_crosses_no_faster_than_it_may() {
     for transport in BOTH {
-        let serving = Serving::with(transport, "write").await;
+        let serving = Serving::with(transport, "read,write").await;
         fs::write(serving.place.offered("noise"), noise(400 << 10, 1)).unwrap();
         fs::write(serving.shared().join("other"), noise(400 << 10, 2)).unwrap();
         let limit = ["--bwlimit", "400K"];
