@@ -75,7 +75,7 @@ impl Target {
     }
 
     /// Settles an entry whose stored file has the same content. The file stays as it is; with
-    /// [`Handling::overwrite`] it is described as the entry.
+    /// [`Handling::overwrite`](super::Handling::overwrite) it is described as the entry.
     pub fn keep(&self, entry: &Entry) -> Result<Fate, Trouble> {
         if !self.0.options.handling.overwrite {
             return Ok(Fate::Kept);
