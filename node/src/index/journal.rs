@@ -48,6 +48,10 @@ const SUM_BYTES: usize = 8;
 /// loses what some hundred files say.
 pub(super) const BATCH_BYTES: usize = 64 * 1024;
 
+/// It is also written once it stands for this much content, in bytes: a kill costs reading no more than that again,
+/// and one file of that length is known as soon as it is there.
+pub(super) const BATCH_CONTENT_BYTES: u64 = 1024 * 1024;
+
 /// Longest payload that is read: a batch ends with the record that fills it.
 const PAYLOAD_BYTES: usize = 2 * BATCH_BYTES;
 
@@ -56,6 +60,8 @@ const PAYLOAD_BYTES: usize = 2 * BATCH_BYTES;
 pub(super) struct Batch {
     /// Room for the frame header, the kind, then the records; empty when there are none.
     frame: Vec<u8>,
+    /// Length of all files in it, in bytes.
+    content_bytes: u64,
 }
 
 impl Batch {
@@ -69,11 +75,12 @@ impl Batch {
         self.frame.extend_from_slice(&length.to_le_bytes());
         self.frame.extend_from_slice(key);
         self.frame.extend_from_slice(&record.encode());
+        self.content_bytes = self.content_bytes.saturating_add(record.seen.stat.size);
     }
 
     /// Whether it should be written now.
     pub(super) fn is_full(&self) -> bool {
-        self.frame.len() >= BATCH_BYTES
+        self.frame.len() >= BATCH_BYTES || self.content_bytes >= BATCH_CONTENT_BYTES
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -195,6 +202,7 @@ impl Journal {
         }
         let written = self.write_frame(&mut batch.frame);
         batch.frame.clear();
+        batch.content_bytes = 0;
         written
     }
 

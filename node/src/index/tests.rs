@@ -107,6 +107,25 @@ fn what_was_recorded_by_a_killed_session_is_known_to_the_next() {
 }
 
 #[test]
+fn much_content_is_known_at_once_whenever_the_session_is_killed() {
+    let setting = Setting::new();
+    let index = setting.open();
+    let mut recorder = index.recorder();
+    let mut store = |number, size| {
+        let stat = StatKey { size, ..stat(number) };
+        recorder.stored(&path(number), Seen { stat, at: LATER }, hash(number));
+        index.0.files.as_ref().unwrap().journal().is_empty()
+    };
+    assert!(store(1, journal::BATCH_CONTENT_BYTES - 1));
+    assert!(!store(2, 1));
+    let written = fs::metadata(setting.file("journal")).unwrap().len();
+    store(3, journal::BATCH_CONTENT_BYTES - 1);
+    assert_eq!(fs::metadata(setting.file("journal")).unwrap().len(), written, "it counts anew");
+    store(4, 1);
+    assert!(fs::metadata(setting.file("journal")).unwrap().len() > written);
+}
+
+#[test]
 fn a_session_that_finds_nothing_new_writes_nothing() {
     let setting = Setting::new();
     let index = setting.open();

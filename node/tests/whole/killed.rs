@@ -26,7 +26,7 @@ use tokio::time::sleep;
 use crate::{
     place::{assert_same, noise},
     process::{Ended, Ketch},
-    serving::Serving,
+    serving::{Serving, settle},
 };
 
 /// What each small file holds, in bytes.
@@ -97,6 +97,7 @@ impl Trees {
         for (name, seed) in [("large one", 1), ("very large", 2)] {
             fs::write(trees.source().join(name), noise(large_bytes, seed)).unwrap();
         }
+        settle().await;
         trees
     }
 

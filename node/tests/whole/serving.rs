@@ -4,6 +4,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use ketch::swarm::TransportKind;
@@ -156,4 +157,10 @@ pub(crate) fn write(root: &Path, name: &str, content: &str) {
     let path = root.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
+}
+
+/// Waits until what is stored from now on is clearly younger than what was written so far, as it is where nobody copies
+/// a file the moment it was made: the index trusts no other times.
+pub(crate) async fn settle() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
 }

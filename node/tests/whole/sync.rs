@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use crate::{
     place::{BOTH, account, assert_same, noise},
     process::{Ended, Ketch, ketch},
-    serving::{Serving, write},
+    serving::{Serving, settle, write},
 };
 
 /// The changes that were told, with how.
@@ -61,6 +61,7 @@ async fn what_crossed_as_a_delta_is_known_to_both_sides_afterwards() {
     fs::write(serving.shared().join("large"), &old).unwrap();
     serving.pull(&[]).await.expect(0);
     fs::write(serving.shared().join("large"), [old, added].concat()).unwrap();
+    settle().await;
     let changed = serving.pull(&[]).await.expect(0);
     assert!(number(&changed, "moved_bytes") < 500_000, "{changed:#?}");
 
@@ -189,6 +190,7 @@ async fn what_is_known_is_not_read_again() {
     let serving = Serving::with(Tcp, "read").await;
     Shape::Small { files: 50, bytes: 4_096 }.write(7, &serving.shared().join("small")).unwrap();
     fs::write(serving.shared().join("large"), noise(9 << 20, 1)).unwrap();
+    settle().await;
     serving.pull(&[]).await.expect(0);
     write(&serving.place.target(), "extra", "of the target alone");
     for _ in 0..2 {
