@@ -75,7 +75,7 @@ impl Bench {
             tempfile::tempdir_in(&self.scratch).map_err(io_error("make a folder in", &self.scratch))?;
         let source = Source::make(adapter.source, work, self.seed, scratch.path())?;
         let target = target.make(scratch.path(), "target")?;
-        let mut setup = self.setup(&source, target.root(), scratch.path())?;
+        let mut setup = self.setup(adapter, &source, target.root(), scratch.path())?;
         let mut least_bytes = source.summary.bytes;
         if scenario.has_copy() {
             self.run(adapter, &mut setup)?;
@@ -97,10 +97,17 @@ impl Bench {
         Ok(summary.map_or(0, |summary| summary.least_bytes()))
     }
 
-    fn setup(&self, source: &Source, target: &Path, scratch: &Path) -> Result<Setup, ToolsError> {
+    fn setup(
+        &self,
+        adapter: &'static Adapter,
+        source: &Source,
+        target: &Path,
+        scratch: &Path,
+    ) -> Result<Setup, ToolsError> {
         let own = scratch.join("own");
         fs::create_dir(&own).map_err(io_error("make the folder", &own))?;
         Ok(Setup {
+            adapter,
             source: source.given.clone(),
             target: target.to_owned(),
             scratch: own,
