@@ -28,22 +28,41 @@ pub enum StreamKind {
     /// Control messages of a session that begins with them.
     Control,
     /// Segments of a session.
-    Data(SessionId),
-    /// Segments of a session in frames ([`crate::record::compressed`]).
-    Compressed(SessionId),
+    Data(SessionId, DataForm),
+    /// Nothing but that its connection belongs to a session.
+    Join(SessionId),
+}
+
+/// How the segments of a data stream cross.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DataForm {
+    /// Whether they are in frames ([`crate::record::compressed`]).
+    pub compressed: bool,
+    /// Whether the receiver acknowledges each of them.
+    pub acknowledged: bool,
 }
 
 const CONTROL: u8 = 0;
 const DATA: u8 = 1;
 const COMPRESSED: u8 = 2;
+const JOIN: u8 = 3;
+const ACKNOWLEDGED: u8 = 5;
+const ACKNOWLEDGED_COMPRESSED: u8 = 6;
+
+/// What the side that takes a connection says on the stream by which it joins.
+pub const JOINED: u8 = 0;
+
+/// What a side that lets go of a connection says on that stream. Without it the connection was lost: a stream may
+/// seem to end where its connection was cut.
+pub const LEFT: u8 = 1;
 
 impl StreamKind {
     /// Says what the stream is for; the first thing written to it.
     pub async fn write(self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         let (kind, session) = match self {
             Self::Control => return stream.write_all(&[CONTROL]).await,
-            Self::Data(session) => (DATA, session),
-            Self::Compressed(session) => (COMPRESSED, session),
+            Self::Data(session, form) => (form.code(), session),
+            Self::Join(session) => (JOIN, session),
         };
         let mut header = [kind; 17];
         header[1..].copy_from_slice(&session.0);
@@ -54,18 +73,55 @@ impl StreamKind {
     pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let mut kind = [0];
         stream.read_exact(&mut kind).await?;
-        match kind[0] {
-            CONTROL => Ok(Self::Control),
-            kind @ (DATA | COMPRESSED) => {
-                let mut session = [0; 16];
-                stream.read_exact(&mut session).await?;
-                let session = SessionId(session);
-                Ok(if kind == DATA { Self::Data(session) } else { Self::Compressed(session) })
-            }
+        let form = match kind[0] {
+            CONTROL => return Ok(Self::Control),
+            JOIN => None,
+            DATA => Some(DataForm { compressed: false, acknowledged: false }),
+            COMPRESSED => Some(DataForm { compressed: true, acknowledged: false }),
+            ACKNOWLEDGED => Some(DataForm { compressed: false, acknowledged: true }),
+            ACKNOWLEDGED_COMPRESSED => Some(DataForm { compressed: true, acknowledged: true }),
             other => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, format!("unknown kind of stream {other}")))
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("unknown kind of stream {other}"),
+                ));
             }
+        };
+        let mut session = [0; 16];
+        stream.read_exact(&mut session).await?;
+        let session = SessionId(session);
+        Ok(form.map_or(Self::Join(session), |form| Self::Data(session, form)))
+    }
+}
+
+impl DataForm {
+    fn code(self) -> u8 {
+        match (self.compressed, self.acknowledged) {
+            (false, false) => DATA,
+            (true, false) => COMPRESSED,
+            (false, true) => ACKNOWLEDGED,
+            (true, true) => ACKNOWLEDGED_COMPRESSED,
         }
+    }
+}
+
+/// Acknowledges segments: each byte stands for 1 to 255 of them.
+pub async fn acknowledge(stream: &mut (impl AsyncWrite + Unpin), segments: usize) -> io::Result<()> {
+    let mut bytes = vec![u8::MAX; segments / usize::from(u8::MAX)];
+    bytes.extend(Some((segments % usize::from(u8::MAX)) as u8).filter(|rest| *rest > 0));
+    stream.write_all(&bytes).await?;
+    stream.flush().await
+}
+
+/// How many segments were acknowledged since the last call; `None` when the receiver has taken everything.
+pub async fn read_acknowledged(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<usize>> {
+    let mut bytes = [0; 64];
+    match stream.read(&mut bytes).await? {
+        0 => Ok(None),
+        read if bytes[..read].contains(&0) => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "no segments were acknowledged"))
+        }
+        read => Ok(Some(bytes[..read].iter().copied().map(usize::from).sum())),
     }
 }
 
@@ -202,12 +258,31 @@ mod tests {
     #[test]
     fn a_stream_says_what_it_is_for() {
         let session = SessionId([7; 16]);
-        for kind in [StreamKind::Control, StreamKind::Data(session), StreamKind::Compressed(session)] {
+        let forms = [(false, false), (true, false), (false, true), (true, true)]
+            .map(|(compressed, acknowledged)| DataForm { compressed, acknowledged });
+        let data = forms.map(|form| StreamKind::Data(session, form));
+        for kind in data.into_iter().chain([StreamKind::Control, StreamKind::Join(session)]) {
             let mut bytes = Vec::new();
             block_on(kind.write(&mut bytes)).unwrap();
             assert_eq!(block_on(StreamKind::read(&mut Cursor::new(bytes))).unwrap(), kind);
         }
-        assert!(block_on(StreamKind::read(&mut Cursor::new([9]))).is_err());
+        for unknown in [4, 7, 255] {
+            assert!(block_on(StreamKind::read(&mut Cursor::new([unknown; 17]))).is_err());
+        }
+    }
+
+    #[test]
+    fn as_many_segments_are_acknowledged_as_were_taken() {
+        for segments in [1, 254, 255, 256, 510, 6_000] {
+            let mut bytes = Vec::new();
+            block_on(acknowledge(&mut bytes, segments)).unwrap();
+            let (mut stream, mut heard) = (Cursor::new(bytes), 0);
+            while let Some(more) = block_on(read_acknowledged(&mut stream)).unwrap() {
+                heard += more;
+            }
+            assert_eq!(heard, segments);
+        }
+        assert!(block_on(read_acknowledged(&mut Cursor::new([1, 0]))).is_err());
     }
 
     #[test]

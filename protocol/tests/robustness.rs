@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use ketch_protocol::{
     difference::{Catalogue, CatalogueBuilder, RangeHash},
-    limits::{BATCH_ENTRIES, DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
+    limits::{self, BATCH_ENTRIES, DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Compression, Consent, Counts, Durability, Equality, Expand, Frames, Hashes, List,
-        Message, MessageError, Nodes, Offer, Parts, Pieces, Place, Policy, Propose, Refuse, Removal,
-        RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals,
-        Want, encode,
+        Ask, Batch, Claim, Compression, Connections, Consent, Counts, Durability, Equality, Expand, Frames,
+        Hashes, List, Message, MessageError, Nodes, Offer, Parts, Pieces, Place, Policy, Propose, Refuse,
+        Removal, RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName,
+        TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -147,10 +147,21 @@ fn policy() -> impl Strategy<Value = Policy> {
     )
 }
 
+fn connections() -> impl Strategy<Value = Connections> {
+    (1..=u32::from(limits::CONNECTIONS)).prop_map(|count| count.try_into().unwrap())
+}
+
 fn propose() -> impl Strategy<Value = Propose> {
-    (any::<[u8; 16]>(), place(), selection(), policy()).prop_map(|(session, place, selection, policy)| {
-        Propose { version: VERSION, session: SessionId(session), place, selection, policy }
-    })
+    (any::<[u8; 16]>(), place(), selection(), policy(), connections()).prop_map(
+        |(session, place, selection, policy, connections)| Propose {
+            version: VERSION,
+            session: SessionId(session),
+            place,
+            selection,
+            policy,
+            connections,
+        },
+    )
 }
 
 fn claim() -> impl Strategy<Value = Claim> {
@@ -169,8 +180,8 @@ fn ask() -> impl Strategy<Value = Ask> {
         (Consent::Given, TargetView::Comparable, false),
         (Consent::Given, TargetView::Comparable, true),
     ];
-    (any::<[u8; 16]>(), claim(), select(views.to_vec()), selection()).prop_map(
-        |(session, claim, (consent, target, preview), selection)| Ask {
+    (any::<[u8; 16]>(), claim(), select(views.to_vec()), selection(), connections()).prop_map(
+        |(session, claim, (consent, target, preview), selection, connections)| Ask {
             version: VERSION,
             session: SessionId(session),
             claim,
@@ -178,6 +189,7 @@ fn ask() -> impl Strategy<Value = Ask> {
             target,
             selection,
             preview,
+            connections,
         },
     )
 }
@@ -208,6 +220,7 @@ fn propose_what(ask: &Ask) -> Propose {
         place: Place { share: ShareName::parse("photos").unwrap(), path: None },
         selection: Selection::default(),
         policy: Policy { preview: ask.preview, ..Policy::default() },
+        connections: Connections::ONE,
     }
 }
 
@@ -252,8 +265,9 @@ fn message() -> impl Strategy<Value = Message> {
     });
     let refuse = (select(Reason::ALL), proptest::option::of(path()), ".{0,20}")
         .prop_map(|(reason, path, detail)| Refuse { reason, path, detail });
-    let offer = proptest::option::of(totals())
-        .prop_map(|estimate| Message::Offer(Offer { version: VERSION, estimate }));
+    let offer = (proptest::option::of(totals()), connections()).prop_map(|(estimate, connections)| {
+        Message::Offer(Offer { version: VERSION, estimate, connections })
+    });
     let want = (few_runs(), few_runs(), vec(parts(), 0..3), few_runs(), pieces(), pieces()).prop_map(
         |(content, digest, parts, delta, lists, pieces)| {
             Message::Want(Want { content, digest, parts, delta, lists, pieces })
@@ -510,7 +524,7 @@ proptest! {
         });
         let prelude = [
             Input::Message(Message::Ask(ask)),
-            Input::Admitted { estimate: None },
+            Input::Admitted { estimate: None, connections: Connections::MOST },
             Input::Listed { entries: entries.to_vec(), problems: Vec::new() },
         ];
         let mut inputs: Vec<Input> =
@@ -539,11 +553,11 @@ proptest! {
         } else {
             Receiver::new(ask.clone())
         };
-        let offer = Message::Offer(Offer { version: VERSION, estimate: None });
+        let offer = Message::Offer(Offer { version: VERSION, estimate: None, connections: Connections::ONE });
         let mut inputs: Vec<Input> =
             [offer].into_iter().chain(messages).rev().map(Input::Message).collect();
         // What answers a proposal is said before the offer is heard.
-        inputs.push(Input::Admitted { target: ask.target });
+        inputs.push(Input::Admitted { target: ask.target, connections: Connections::MOST });
         let (mut ended, mut second) = (false, 0);
         while let Some(input) = inputs.pop() {
             second += 1;

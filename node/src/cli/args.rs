@@ -9,11 +9,14 @@ use clap::{
 };
 use ketch::{
     swarm::{Multiaddr, PeerId, TransportKind},
-    transfer::Layout,
+    transfer::{ConnectionWish, Layout},
     tree::Durability,
     trust::{PeerName, PeerReference, Rights, lifetime::Lifetime},
 };
-use ketch_protocol::{message::ShareName, path::escape};
+use ketch_protocol::{
+    message::{Connections, ConnectionsError, ShareName},
+    path::escape,
+};
 
 pub(crate) use sync::{CompressionName, RuleOption, RuleOptions, Sync};
 
@@ -89,6 +92,10 @@ pub(crate) struct Send {
     #[arg(long, value_enum, default_value_t = LayoutName::Bundle)]
     pub(crate) layout: LayoutName,
 
+    /// The most connections that one receiver may have, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = Connections::MOST)]
+    pub(crate) connections: Connections,
+
     /// How many receivers may fetch it [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) uses: Option<u32>,
@@ -119,6 +126,10 @@ pub(crate) struct Receive {
     /// Use this transport only: quic or tcp
     #[arg(long, value_name = "quic|tcp")]
     pub(crate) transport: Option<TransportKind>,
+
+    /// How many connections carry content, 1 to 16 or auto: 4 over TCP where a round trip takes 20 ms or more, else 1
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = connection_wish)]
+    pub(crate) connections: ConnectionWish,
 
     /// Replace files that exist and differ; without it they are kept and named
     #[arg(long)]
@@ -155,6 +166,10 @@ pub(crate) struct Serve {
     /// Listen here instead of on every interface; may be given several times
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<Multiaddr>,
+
+    /// The most connections that one session may have, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = Connections::MOST)]
+    pub(crate) connections: Connections,
 
     /// Print events as one JSON object a line
     #[arg(long)]
@@ -220,6 +235,17 @@ pub(crate) enum PeersAction {
         #[arg(value_name = "NAME")]
         name: PeerName,
     },
+}
+
+/// `auto`, or how many.
+fn connection_wish(text: &str) -> Result<ConnectionWish, String> {
+    if text == "auto" {
+        return Ok(ConnectionWish::Auto);
+    }
+    let shown = |_: ConnectionsError| {
+        format!("\"{}\" is no number from 1 to {}, nor \"auto\"", escape(text.as_bytes()), Connections::MOST)
+    };
+    text.parse().map(ConnectionWish::Exactly).map_err(shown)
 }
 
 fn share(argument: OsString) -> Result<(ShareName, PathBuf), String> {
@@ -333,6 +359,15 @@ mod tests {
         for line in [["ketch", "--state", "/s", "id"], ["ketch", "id", "--state", "/s"]] {
             let arguments = Arguments::try_parse_from(line).unwrap();
             assert_eq!(arguments.state, Some(PathBuf::from("/s")));
+        }
+    }
+
+    #[test]
+    fn connections_are_a_number_or_left_to_the_path() {
+        let four = ConnectionWish::Exactly(4.try_into().unwrap());
+        assert_eq!((connection_wish("auto"), connection_wish("4")), (Ok(ConnectionWish::Auto), Ok(four)));
+        for text in ["0", "17", "many", "", "\u{1b}"] {
+            assert!(!connection_wish(text).unwrap_err().contains('\u{1b}'), "{text}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Events as NDJSON: one object a line, each with an `event`. `docs/events.md` is the schema.
 
 use ketch::{
-    transfer::{Direction, Event, Progress, Report},
+    transfer::{ConnectionCounts, Direction, Event, Progress, Report},
     tree::{Undone, Unfinished},
 };
 use ketch_protocol::{
@@ -76,6 +76,7 @@ fn report_of(report: &Report) -> Value {
     fields["moved_bytes"] = report.moved_bytes.into();
     fields["found_bytes"] = report.found_bytes.into();
     fields["planned_bytes"] = report.planned_bytes.into();
+    fields["connections"] = connections_of(report.connections);
     fields["ready_s"] = report.ready.as_secs_f64().into();
     fields["durable_s"] = report.durable.as_secs_f64().into();
     fields
@@ -154,6 +155,10 @@ fn progress_of(progress: &Progress) -> Value {
     fields["moved_bytes"] = progress.moved_bytes.into();
     fields["found_bytes"] = progress.found_bytes.into();
     fields
+}
+
+fn connections_of(ConnectionCounts { asked, made, lost }: ConnectionCounts) -> Value {
+    json!({ "asked": asked, "made": made, "lost": lost })
 }
 
 fn problem_of(problem: &Problem) -> Value {

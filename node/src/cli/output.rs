@@ -9,7 +9,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ketch::{
     swarm::TransportKind,
-    transfer::{Change, Event, Progress, Report},
+    transfer::{Change, ConnectionCounts, Event, Progress, Report},
     tree::Unfinished,
 };
 use ketch_protocol::{
@@ -324,6 +324,7 @@ pub(crate) fn summary_line(side: Side, report: &Report) -> String {
     if report.found_bytes > 0 {
         line.push_str(&format!(", {} were there", format::bytes(report.found_bytes)));
     }
+    line.push_str(&of_connections(report.connections));
     line.push_str(&format!(
         ": {} in {} ({rate}), durable after {}",
         format::bytes(report.moved_bytes),
@@ -331,6 +332,16 @@ pub(crate) fn summary_line(side: Side, report: &Report) -> String {
         format::duration(report.durable),
     ));
     line
+}
+
+/// What a person who asked for several connections wants to know of them.
+fn of_connections(ConnectionCounts { asked, made, lost }: ConnectionCounts) -> String {
+    let made = match (asked, made) {
+        (1, 1) => return String::new(),
+        (asked, made) if made < asked => format!(", {made} of {asked} connections"),
+        (_, made) => format!(", {made} connections"),
+    };
+    if lost > 0 { format!("{made} of which {lost} were lost") } else { made }
 }
 
 /// Prints an error, what led to it, and at most one hint.
@@ -416,11 +427,20 @@ mod tests {
             found_bytes: 0,
             planned_bytes: 0,
             unsettled: 0,
+            connections: ConnectionCounts { asked: 1, made: 1, lost: 0 },
             ready,
             durable,
         };
         let expected = "stored 2 of 5 entries, 1 kept, 1 skipped, 1 failed: \
                         1.0 kB in 1.000 s (1.0 kB/s), durable after 2.000 s";
         assert_eq!(summary_line(Side::Receiver, &report), expected);
+    }
+
+    #[test]
+    fn a_summary_names_connections_where_several_were_asked_for() {
+        let line = |asked, made, lost| of_connections(ConnectionCounts { asked, made, lost });
+        assert_eq!(line(1, 1, 0), "");
+        assert_eq!(line(4, 4, 0), ", 4 connections");
+        assert_eq!(line(16, 4, 1), ", 4 of 16 connections of which 1 were lost");
     }
 }

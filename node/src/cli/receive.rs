@@ -59,6 +59,7 @@ fn request(command: &args::Receive, ticket: Ticket) -> ReceiveRequest {
             durability: command.durability.into(),
         },
         transport: command.transport,
+        connections: command.connections,
         consent: if ask { Consent::Pending } else { Consent::Given },
     }
 }

@@ -46,7 +46,12 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
 
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Sender, command.json);
-    let request = transfer::OfferRequest { offer: opened.offer, source, layout: command.layout.into() };
+    let request = transfer::OfferRequest {
+        offer: opened.offer,
+        source,
+        layout: command.layout.into(),
+        connections: command.connections,
+    };
     let offering = transfer::offer(&mut inbound, request, &events, &stop);
     let ended = show_while(offering, &mut shown, |event| output.show(&event)).await;
     output.clear();

@@ -37,7 +37,7 @@ pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Re
     let (events, mut shown) = mpsc::channel(EVENTS);
     let indexes = Arc::new(Indexes::new(state));
     indexes.forget_unused(SystemTime::now());
-    let serving = transfer::serve(&mut inbound, shares, indexes, &events, &stop);
+    let serving = transfer::serve(&mut inbound, shares, indexes, command.connections, &events, &stop);
     let ended = show_while(serving, &mut shown, |event| log.show(&event)).await;
     node.shutdown().await;
     ended?;

@@ -71,6 +71,7 @@ fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::
         selection: selection(command)?,
         policy: policy(command),
         itemize: command.itemize || command.dry_run,
+        connections: command.connections,
         bytes_per_s: command.bwlimit,
         retry_for: command.retry_for,
         indexes,

@@ -69,6 +69,11 @@ impl Connection {
         self.link.peer
     }
 
+    /// Whether the two are handles of one connection.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.link, &other.link)
+    }
+
     /// How the bytes travel.
     pub fn transport(&self) -> TransportKind {
         self.link.transport

@@ -4,25 +4,26 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use futures::{AsyncReadExt as _, AsyncWriteExt as _};
+use futures::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, future::try_join};
 use ketch_protocol::{
-    io::{StreamKind, pump_out},
+    io::{DataForm, StreamKind, pump_out, read_acknowledged},
     message::{Compression, SessionId},
     record::compressed::Compressor,
 };
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
-    blocking,
+    Layout, blocking,
     known_tree::KnownTree,
+    ledger::{Excess, Ledger},
     lock,
-    pace::{Pace, Paced},
-    pulse::Broken,
+    pace::Pace,
+    pulse::{Broken, GRACE},
     queue::{Portion, Queue},
     reading::Reading,
 };
@@ -40,9 +41,9 @@ pub(super) struct Moved {
     pub(super) digest: AtomicU64,
 }
 
-/// Streams that share a bundle. Over QUIC a stream has a window of 1 MiB (a larger one can exceed the
-/// library's limit of out-of-order spans and kill the connection), so several are needed to fill a long
-/// path; over TCP all share one window and each only adds a thread that reads and writes files.
+/// Streams that share a bundle on the first connection of a session. Over QUIC a stream has a window of 1 MiB (a
+/// larger one can exceed the library's limit of out-of-order spans and kill the connection), so several are needed
+/// to fill a long path; over TCP all share one window and each only adds a thread that reads and writes files.
 pub(super) fn bundle_streams(transport: TransportKind) -> usize {
     match transport {
         TransportKind::Tcp => 4,
@@ -50,10 +51,22 @@ pub(super) fn bundle_streams(transport: TransportKind) -> usize {
     }
 }
 
+/// The same on each connection that joined. Over TCP two, so that one is written while the other is read for: the
+/// threads of the first connection are enough for the files.
+pub(super) fn bundle_streams_of_joined(transport: TransportKind) -> usize {
+    match transport {
+        TransportKind::Tcp => 2,
+        TransportKind::Quic => 8,
+    }
+}
+
 /// What a data stream of a session needs.
 pub(super) struct DataOut {
     pub(super) connection: Connection,
+    /// Whether the session goes on when the connection is lost; the receiver then acknowledges what it took.
+    pub(super) spare: bool,
     pub(super) session: SessionId,
+    pub(super) layout: Layout,
     pub(super) queue: Arc<Queue>,
     pub(super) tree: KnownTree,
     pub(super) moved: Arc<Moved>,
@@ -61,31 +74,105 @@ pub(super) struct DataOut {
     pub(super) compression: Compression,
     /// How fast it crosses.
     pub(super) pace: Pace,
+    /// Of the files layout: the large portions that this connection carries at once.
+    pub(super) large: Arc<Semaphore>,
+    /// What was given to this stream and not acknowledged.
+    pub(super) ledger: Mutex<Ledger>,
+}
+
+/// How a data stream ended.
+#[derive(Debug)]
+pub(super) enum DataEnd {
+    /// The session has.
+    Closed,
+    /// It broke, and the session is lost unless the reason is another.
+    Broken(Broken),
+    /// Its connection was lost, and the session goes on without: this has to be sent on another one.
+    Lost(Vec<Portion>),
 }
 
 impl DataOut {
-    /// Sends portions back to back on one stream until the session ends.
-    pub(super) async fn bundle(self) -> Result<(), Broken> {
-        let Some(portion) = self.queue.next(usize::MAX).await else { return Ok(()) };
-        let compress = self.compresses().await;
-        let mut stream = self.open(compress).await?;
-        let reading = self.reading(portion, compress)?;
-        pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::Portion)).await?;
-        end(stream).await
+    /// Sends portions until the session ends or the stream breaks.
+    pub(super) async fn run(self) -> DataEnd {
+        let sent = match self.layout {
+            Layout::Bundle => self.bundle().await,
+            Layout::Files => self.files().await,
+        };
+        let Err(Interrupted { broken, unread }) = sent else { return DataEnd::Closed };
+        if self.spare && timeout(GRACE, self.connection.closed()).await.is_ok() {
+            return DataEnd::Lost(lock(&self.ledger).take_rest(unread));
+        }
+        DataEnd::Broken(broken)
+    }
+
+    /// Sends portions back to back on one stream.
+    async fn bundle(&self) -> Result<(), Interrupted> {
+        match self.queue.next(usize::MAX).await {
+            Some(portion) => self.carry(portion, Next::Portion).await,
+            None => Ok(()),
+        }
     }
 
     /// Sends each file, or span of a large one, on a stream of its own.
-    pub(super) async fn files(self) -> Result<(), Broken> {
-        while let Some(portion) = self.queue.next(1).await {
-            // Each portion of a block or more costs its stream two blocks of memory on either side.
-            let _place = if portion.is_large() { self.queue.large_place().await } else { None };
-            let compress = self.compresses().await;
-            let mut stream = self.open(compress).await?;
-            let reading = self.reading(portion, compress)?;
-            pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::End)).await?;
-            end(stream).await?;
+    async fn files(&self) -> Result<(), Interrupted> {
+        while let Some((portion, _place)) = self.queue.next_file(&self.large).await {
+            self.carry(portion, Next::End).await?;
         }
         Ok(())
+    }
+
+    /// Sends a portion, and what follows it, on a new stream.
+    async fn carry(&self, portion: Portion, next: Next) -> Result<(), Interrupted> {
+        let unread = portion.segments();
+        self.give(&portion);
+        let unopened = |broken| Interrupted { broken, unread };
+        let compress = self.compresses().await;
+        let stream = self.open(compress).await.map_err(unopened)?;
+        let reading = self.reading(portion, compress).map_err(|error| unopened(error.into()))?;
+        let Err(broken) = self.converse(stream, Arc::clone(&reading), next).await else { return Ok(()) };
+        // A thread may still be reading.
+        let unread = blocking(move || lock(&reading).unread()).await;
+        Err(Interrupted { broken, unread })
+    }
+
+    /// Sends what is read and hears what of it was taken, until the receiver ends its side, which says that it took
+    /// everything. A stream dropped before that is reset, and one that is short may be gone before its negotiation
+    /// was answered.
+    async fn converse(&self, stream: Stream, reading: Arc<Mutex<Reading>>, next: Next) -> Result<(), Broken> {
+        let (mut answers, content) = stream.split();
+        let mut content = self.pace.of(content);
+        let sent = AtomicBool::new(false);
+        let send = async {
+            pump_out(&mut content, |block| self.fill(Arc::clone(&reading), block, next)).await?;
+            sent.store(true, Ordering::Relaxed);
+            Ok(content.close().await?)
+        };
+        let hear = async {
+            self.hear(&mut answers).await?;
+            // Where a connection is cut, its streams may seem to end.
+            let took_everything = sent.load(Ordering::Relaxed) && lock(&self.ledger).is_empty();
+            if took_everything { Ok(()) } else { Err(Broken("a data stream ended early".into())) }
+        };
+        try_join(send, hear).await.map(|((), ())| ())
+    }
+
+    /// Hears what the receiver took until it ends its side.
+    async fn hear(&self, answers: &mut (impl AsyncRead + Unpin)) -> Result<(), Broken> {
+        while let Some(segments) = read_acknowledged(answers).await? {
+            if !self.spare {
+                return Err(Broken("the receiver spoke on a data stream".into()));
+            }
+            lock(&self.ledger)
+                .acknowledge(segments)
+                .map_err(|Excess| Broken("the receiver acknowledged more than was sent".into()))?;
+        }
+        Ok(())
+    }
+
+    fn give(&self, portion: &Portion) {
+        if self.spare {
+            lock(&self.ledger).give(portion.clone());
+        }
     }
 
     /// Whether what crosses next is compressed where it becomes shorter.
@@ -99,12 +186,11 @@ impl DataOut {
         }
     }
 
-    async fn open(&self, compress: bool) -> Result<Paced<Stream>, Broken> {
+    async fn open(&self, compressed: bool) -> Result<Stream, Broken> {
         let mut stream = self.connection.open_stream().await.map_err(|error| Broken(error.to_string()))?;
-        let kind =
-            if compress { StreamKind::Compressed(self.session) } else { StreamKind::Data(self.session) };
-        kind.write(&mut stream).await?;
-        Ok(self.pace.of(stream))
+        let form = DataForm { compressed, acknowledged: self.spare };
+        StreamKind::Data(self.session, form).write(&mut stream).await?;
+        Ok(stream)
     }
 
     fn reading(&self, portion: Portion, compress: bool) -> io::Result<Arc<Mutex<Reading>>> {
@@ -127,7 +213,10 @@ impl DataOut {
                 match next {
                     Next::End => return Ok(None),
                     Next::Portion => match self.queue.next(usize::MAX).await {
-                        Some(portion) => lock(&reading).begin(portion),
+                        Some(portion) => {
+                            self.give(&portion);
+                            lock(&reading).begin(portion);
+                        }
                         None => return Ok(None),
                     },
                 }
@@ -147,6 +236,12 @@ impl DataOut {
     }
 }
 
+/// A data stream that broke, and how many segments of its last portion were not read by then.
+struct Interrupted {
+    broken: Broken,
+    unread: usize,
+}
+
 /// Whether a path is slow: its round trip is long, or not known by the time at which a short one would be.
 async fn is_slow(peer: &Multiaddr, round_trip: impl Future<Output = Option<Duration>>) -> bool {
     if is_loopback(peer) {
@@ -155,16 +250,6 @@ async fn is_slow(peer: &Multiaddr, round_trip: impl Future<Output = Option<Durat
     match timeout(SLOW_ROUND_TRIP, round_trip).await {
         Ok(known) => known.is_some_and(|round_trip| round_trip >= SLOW_ROUND_TRIP),
         Err(_unknown) => true,
-    }
-}
-
-/// Ends a stream and waits for the receiver to end its side, which says that it took everything. A stream
-/// dropped before that is reset, and one that is short may be gone before its negotiation was answered.
-async fn end(mut stream: Paced<Stream>) -> Result<(), Broken> {
-    stream.close().await?;
-    match stream.read(&mut [0]).await? {
-        0 => Ok(()),
-        _ => Err(Broken("the receiver spoke on a data stream".into())),
     }
 }
 

@@ -179,6 +179,17 @@ pub struct Progress {
     pub found_bytes: u64,
 }
 
+/// How many connections a session had, the first included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// How many were asked for.
+    pub asked: usize,
+    /// How many were made.
+    pub made: usize,
+    /// How many of these were lost on the way.
+    pub lost: usize,
+}
+
 /// What a session came to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
@@ -192,6 +203,8 @@ pub struct Report {
     pub planned_bytes: u64,
     /// Problems with entries that changed or vanished while they were read.
     pub unsettled: u64,
+    /// The connections that carried it.
+    pub connections: ConnectionCounts,
     /// From the first hello, or from a person's consent, until every file had its final name.
     pub ready: Duration,
     /// From then until everything was as durable as asked; the sender takes the word of the

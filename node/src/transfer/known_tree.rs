@@ -8,7 +8,9 @@ use std::{
 use ketch_protocol::{
     limits::VERSION,
     manifest::{Entry, EntryKind},
-    message::{Hashes, Message, Place, Policy, Propose, Rules, RulesError, Selection, SessionId, encode},
+    message::{
+        Connections, Hashes, Message, Place, Policy, Propose, Rules, RulesError, Selection, SessionId, encode,
+    },
     path::EntryPath,
     session::receiver::Agreed,
 };
@@ -109,6 +111,7 @@ impl KnownTree {
             place: place.clone(),
             selection: selection.clone(),
             policy: policy.clone(),
+            connections: Connections::ONE,
         };
         let terms = encode(&Message::Propose(terms));
         let pair =

@@ -17,7 +17,9 @@ mod describing;
 mod error;
 mod event;
 mod known_tree;
+mod ledger;
 mod line;
+mod links;
 mod listing;
 mod moves;
 mod offer;
@@ -40,18 +42,22 @@ mod store;
 mod storing;
 mod sync;
 mod targets;
+mod wish;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ketch_protocol::message::SessionId;
 
 pub use error::{ConnectError, OfferError, ReceiveError, ServeError, SyncError};
-pub use event::{Change, Consultation, Direction, Event, Progress, Report, Route, ServeEvent};
+pub use event::{
+    Change, ConnectionCounts, Consultation, Direction, Event, Progress, Report, Route, ServeEvent,
+};
 pub use known_tree::OpenError;
 pub use offer::{OfferRequest, offer};
 pub use receive::{ReceiveRequest, receive};
 pub use serve::serve;
 pub use sync::{SyncRequest, sync};
+pub use wish::ConnectionWish;
 
 /// How files are laid on data streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -10,7 +10,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long after a data stream broke the control stream may still bring the reason.
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Pulse {

@@ -199,6 +199,12 @@ impl Reading {
         self.files.is_empty() && self.bytes.is_empty() && self.open.is_none() && self.describing.is_none()
     }
 
+    /// Segments of the portion at hand that are not read to their end.
+    pub(super) fn unread(&self) -> usize {
+        let begun = self.open.is_some() || self.describing.is_some();
+        self.files.len() + self.bytes.len() + usize::from(begun)
+    }
+
     /// Takes the next portion; only when idle.
     pub(super) fn begin(&mut self, portion: Portion) {
         match portion {

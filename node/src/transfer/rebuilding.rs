@@ -5,7 +5,7 @@
 //! others wait for their turn, and nothing is asked of them until then.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     io,
     sync::{
         Arc, Mutex, MutexGuard,
@@ -93,34 +93,64 @@ impl Rebuilds {
 pub(super) struct Rebuilt {
     pub(super) entry: Arc<Entry>,
     pub(super) file: Rebuild,
-    /// Pieces that were asked for and have not begun to come: length by offset.
-    asked: Mutex<BTreeMap<u64, u64>>,
+    pieces: Mutex<Pieces>,
     /// Pieces that were asked for and are not stored.
     missing: AtomicU64,
 }
 
+/// Pieces of a file, by offset.
+#[derive(Debug, Default)]
+struct Pieces {
+    /// The length of those that were asked for and have not begun to come.
+    asked: BTreeMap<u64, u64>,
+    /// The length of those on which a stream works, and whether they came on another one meanwhile.
+    coming: BTreeMap<u64, (u64, bool)>,
+    /// Where the lists begin that were heard; nothing for the recipe.
+    described: HashSet<Option<u64>>,
+}
+
 impl Rebuilt {
     fn new(entry: Arc<Entry>, file: Rebuild) -> Self {
-        Self { entry, file, asked: Mutex::default(), missing: AtomicU64::new(0) }
+        Self { entry, file, pieces: Mutex::default(), missing: AtomicU64::new(0) }
     }
 
     fn ask(&self, pieces: &[Run]) {
         self.missing.fetch_add(pieces.len() as u64, Ordering::AcqRel);
-        self.asked().extend(pieces.iter().map(|piece| (piece.first, piece.count)));
+        self.pieces().asked.extend(pieces.iter().map(|piece| (piece.first, piece.count)));
     }
 
     /// Whether a piece was asked for and has not come; the caller then stores it.
     pub(super) fn claim(&self, piece: Run) -> bool {
-        let mut asked = self.asked();
-        let is_asked = asked.get(&piece.first) == Some(&piece.count);
-        if is_asked {
-            asked.remove(&piece.first);
+        let mut pieces = self.pieces();
+        if pieces.asked.get(&piece.first) == Some(&piece.count) {
+            pieces.asked.remove(&piece.first);
+            pieces.coming.insert(piece.first, (piece.count, false));
+            return true;
         }
-        is_asked
+        if let Some((_, again)) =
+            pieces.coming.get_mut(&piece.first).filter(|(count, _)| *count == piece.count)
+        {
+            *again = true;
+        }
+        false
+    }
+
+    /// Gives a claimed piece back: it must come again. Says whether it was passed over meanwhile.
+    pub(super) fn release(&self, piece: Run) -> bool {
+        let mut pieces = self.pieces();
+        pieces.asked.insert(piece.first, piece.count);
+        pieces.coming.remove(&piece.first).is_some_and(|(_, again)| again)
+    }
+
+    /// Whether the recipe, or the list of the group at an offset, is heard for the first time. After a connection
+    /// was lost it may come again.
+    pub(super) fn is_news(&self, list: Option<u64>) -> bool {
+        self.pieces().described.insert(list)
     }
 
     /// Notes that a claimed piece is stored and checked; says whether it was the last of those asked for.
-    pub(super) fn is_last_stored(&self) -> bool {
+    pub(super) fn is_last_stored(&self, piece: Run) -> bool {
+        self.pieces().coming.remove(&piece.first);
         self.missing.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
@@ -128,8 +158,8 @@ impl Rebuilt {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    fn asked(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        lock(&self.asked)
+    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+        lock(&self.pieces)
     }
 }
 
@@ -518,7 +548,23 @@ mod tests {
         assert!(!rebuilt.claim(run(10, 19)) && !rebuilt.claim(run(11, 19)));
         assert!(rebuilt.claim(run(10, 20)) && !rebuilt.claim(run(10, 20)));
         assert!(rebuilt.claim(run(50, 5)));
-        assert!(!rebuilt.is_last_stored() && !rebuilt.is_complete());
-        assert!(rebuilt.is_last_stored() && rebuilt.is_complete());
+        assert!(!rebuilt.is_last_stored(run(10, 20)) && !rebuilt.is_complete());
+        assert!(rebuilt.is_last_stored(run(50, 5)) && rebuilt.is_complete());
+    }
+
+    #[test]
+    fn a_piece_that_broke_off_may_come_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut rebuilding = rebuilding(folder.path());
+        rebuilding.handle(begin(folder.path(), 0));
+        let rebuilt = &rebuilding.open[&EntryId(0)].rebuilt;
+        let piece = Run { first: 10, count: 20 };
+        rebuilt.ask(&[piece]);
+        assert!(rebuilt.claim(piece));
+        assert!(!rebuilt.release(piece), "it did not come meanwhile");
+        assert!(rebuilt.claim(piece) && !rebuilt.claim(piece));
+        assert!(rebuilt.release(piece), "it came while it was worked on, and has to be asked for");
+        assert!(rebuilt.claim(piece) && rebuilt.is_last_stored(piece));
+        assert!(rebuilt.is_news(None) && !rebuilt.is_news(None) && rebuilt.is_news(Some(0)));
     }
 }

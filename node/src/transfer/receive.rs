@@ -4,7 +4,7 @@ use std::{error::Error as _, path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Claim, Consent, Message, Selection, TargetView},
+    message::{Ask, Claim, Connections, Consent, Message, Selection, TargetView},
     session::Stop,
 };
 use tokio::{sync::mpsc, time::timeout};
@@ -16,8 +16,10 @@ use super::{
     connect::open_control,
     event::{Event, Report, Route},
     line::{Leave, Line},
+    links::{LinkRole, Links},
     receiving::{CutShort, Doing, Receiving},
     store::Store,
+    wish::ConnectionWish,
 };
 use crate::{
     swarm::{Connection, Inbound, Node, TransportKind},
@@ -39,6 +41,8 @@ pub struct ReceiveRequest {
     pub options: tree::Options,
     /// Over what; either when not given.
     pub transport: Option<TransportKind>,
+    /// How many connections carry it.
+    pub connections: ConnectionWish,
     /// Whether a person must agree first ([`Event::Consult`]).
     pub consent: Consent,
 }
@@ -69,14 +73,15 @@ pub async fn receive(
     // Nobody listens to events any more: the session goes on without them.
     let _ = events.send(Event::Connected(Route::of(&connection))).await;
     let stream = open_control(&connection).await?;
-    let ask = ask(&request, view)?;
+    let links = Links::new(connection.clone(), LinkRole::Makes(node.clone(), request.connections));
+    let ask = Ask { connections: links.most(Connections::MOST), ..ask(&request, view)? };
     let router = Router::default();
     let data = router.register(connection.peer(), ask.session).expect("it is the only session");
     let mut arrivals = Arrivals::new(inbound, router);
     let doing = Doing::Store(Arc::new(Store::new(target)));
     let receiving = Receiving::ask(connection.clone(), ask, doing, free_bytes, events.clone());
     let result = tokio::select! {
-        result = receiving.run(Line::new(stream), data, stop) => result,
+        result = receiving.linked(links).run(Line::new(stream), data, stop) => result,
         never = arrivals.move_data() => match never {},
     };
     connection.close().await;
@@ -119,6 +124,7 @@ fn ask(request: &ReceiveRequest, target: TargetView) -> Result<Ask, ReceiveError
         target,
         selection: Selection::default(),
         preview: false,
+        connections: Connections::ONE,
     })
 }
 

@@ -6,7 +6,7 @@ use ketch_protocol::{
     difference::{Catalogue, RangeHash},
     io::NoMessage,
     manifest::EntryId,
-    message::{Ask, Counts, Offer, Policy, Propose, Removal, TargetView},
+    message::{Ask, Connections, Counts, Offer, Policy, Propose, Removal, SessionId, TargetView},
     path::EntryPath,
     problem::{Problem, Reason},
     session::{
@@ -22,12 +22,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    arrivals::{DataStream, DataStreams, SESSION_STREAMS},
+    arrivals::{SESSION_STREAMS, SessionStream, SessionStreams},
     checkpoints::{self, Checkpoints},
-    data_in::bring,
+    data_in::DataIn,
     event::{Change, Consultation, Event, Progress, Report},
     known_tree::{Ended, KnownTree},
     line::{Line, leave},
+    links::{LinkRole, Links},
     pace::Pace,
     planning::{Order, Task, plan_all},
     preview::{Previewed, preview_all},
@@ -87,6 +88,9 @@ pub(super) struct Receiving {
     /// Changes to be told before anything else.
     changes: Vec<(Change, EntryPath)>,
     pace: Pace,
+    links: Links,
+    /// What session, and how many connections, this side asked for, if it did.
+    asked: Option<(SessionId, Connections)>,
 }
 
 /// What is done with what is listed.
@@ -151,7 +155,7 @@ pub(super) enum Work {
 enum Wake {
     Input(Input),
     Work(Work),
-    Stream(DataStream),
+    Stream(SessionStream),
     Nothing,
 }
 
@@ -164,12 +168,13 @@ impl Receiving {
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let view = ask.target;
+        let (view, asked) = (ask.target, Some((ask.session, ask.connections)));
         let (receiver, actions) = Receiver::new(ask);
-        Self::new(connection, receiver, actions, view, doing, free_bytes, events)
+        let new = Self::new(connection, receiver, actions, view, doing, free_bytes, events);
+        Self { asked, ..new }
     }
 
-    /// A session that the sender proposed and that was admitted.
+    /// A session that the sender proposed and that was admitted, with as many connections as it says.
     pub(super) fn answer(
         connection: Connection,
         propose: Propose,
@@ -178,9 +183,13 @@ impl Receiving {
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
+        let (session, connections) = (propose.session, propose.connections);
         let (mut receiver, _admit) = Receiver::answer(propose);
-        let actions = receiver.handle(Input::Admitted { target: view }, Duration::ZERO);
-        Self::new(connection, receiver, actions, view, doing, free_bytes, events)
+        let actions = receiver.handle(Input::Admitted { target: view, connections }, Duration::ZERO);
+        let mut links = Links::new(connection.clone(), LinkRole::Takes(connections));
+        links.agree(session, connections, connections);
+        let new = Self::new(connection, receiver, actions, view, doing, free_bytes, events);
+        Self { links, ..new }
     }
 
     fn new(
@@ -193,6 +202,7 @@ impl Receiving {
         events: mpsc::Sender<Event>,
     ) -> Self {
         let began = Instant::now();
+        let links = Links::new(connection.clone(), LinkRole::Takes(Connections::ONE));
         Self {
             connection,
             view,
@@ -222,6 +232,8 @@ impl Receiving {
             itemize: false,
             changes: Vec::new(),
             pace: Pace::default(),
+            links,
+            asked: None,
         }
     }
 
@@ -233,6 +245,11 @@ impl Receiving {
     /// Tells every change of the target.
     pub(super) fn itemizing(self, itemize: bool) -> Self {
         Self { itemize, ..self }
+    }
+
+    /// Makes more connections once there is something to store.
+    pub(super) fn linked(self, links: Links) -> Self {
+        Self { links, ..self }
     }
 
     /// Takes content no faster than that.
@@ -248,7 +265,7 @@ impl Receiving {
     pub(super) async fn run(
         mut self,
         mut line: Line<Stream>,
-        mut data: DataStreams,
+        mut data: SessionStreams,
         stop: &CancellationToken,
     ) -> Result<Report, CutShort> {
         let mut streams = JoinSet::new();
@@ -274,6 +291,8 @@ impl Receiving {
                 Some(work) = reports.recv() => Wake::Work(work),
                 stream = data.next(), if streams.len() < SESSION_STREAMS => Wake::Stream(stream),
                 Some(_) = streams.join_next() => Wake::Nothing,
+                // The sender sees for itself where it can send.
+                _change = self.links.next() => Wake::Nothing,
                 answer = answered(&mut self.answer) => {
                     self.started = Instant::now();
                     if answer == Answer::Yes {
@@ -299,7 +318,7 @@ impl Receiving {
             let _ = checkpoint.await;
         }
         self.orders = None;
-        line.leave(leave(&ending)).await;
+        tokio::join!(line.leave(leave(&ending)), self.links.leave());
         self.conclude(ending).await
     }
 
@@ -308,10 +327,15 @@ impl Receiving {
         let input = match wake {
             Wake::Nothing => return,
             Wake::Input(input) => input,
-            Wake::Stream(stream) => {
+            Wake::Stream(SessionStream::Join(connection, stream)) => {
+                return self.links.take(connection, stream);
+            }
+            Wake::Stream(SessionStream::Data(stream)) => {
                 // In a preview no content comes; the stream of a peer that sends some is reset.
                 if let Some(store) = self.doing.store() {
-                    streams.spawn(bring(stream, self.pace.clone(), Arc::clone(store), self.report.clone()));
+                    let spare = !stream.connection.is_same(&self.connection);
+                    let (pace, store, report) = (self.pace.clone(), Arc::clone(store), self.report.clone());
+                    streams.spawn(DataIn { spare, pace, store, report }.bring(stream));
                 }
                 return;
             }
@@ -389,7 +413,12 @@ impl Receiving {
                     }
                     Action::Offered(offer) => self.offered(offer).await,
                     Action::Consult { complete } => self.consult(complete).await,
-                    Action::Plan { first, entries } => self.order(Order::Plan { first, entries }),
+                    Action::Plan { first, entries } => {
+                        if self.doing.store().is_some() {
+                            self.links.grow();
+                        }
+                        self.order(Order::Plan { first, entries });
+                    }
                     Action::Finish => self.order(Order::Finish { listed: self.receiver.listed().0 }),
                     Action::Report(problem) => {
                         self.unsettled += u64::from(problem.cause.is_unsettled());
@@ -404,6 +433,9 @@ impl Receiving {
     }
 
     async fn offered(&mut self, offer: Offer) {
+        if let Some((session, connections)) = self.asked {
+            self.links.agree(session, connections, offer.connections);
+        }
         let too_much = offer.estimate.filter(|estimate| estimate.bytes > self.free_bytes);
         if let (TargetView::Empty, Some(estimate)) = (self.view, too_much) {
             let detail = format!("{} bytes are offered, {} are free", estimate.bytes, self.free_bytes);
@@ -524,7 +556,17 @@ impl Receiving {
                 let Progress { moved_bytes, found_bytes, .. } = self.doing.moved();
                 let planned_bytes = self.receiver.planned_bytes();
                 let (unsettled, ready) = (self.unsettled, self.ready);
-                Ok(Report { counts, moved_bytes, found_bytes, planned_bytes, unsettled, ready, durable })
+                let connections = self.links.counts();
+                Ok(Report {
+                    counts,
+                    moved_bytes,
+                    found_bytes,
+                    planned_bytes,
+                    unsettled,
+                    connections,
+                    ready,
+                    durable,
+                })
             }
             Ending::Failed(error) => {
                 let Doing::Store(store) = self.doing else {

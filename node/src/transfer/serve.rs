@@ -10,7 +10,7 @@ use std::{
 
 use ketch_protocol::{
     limits::{HELLO_TIMEOUT_S, VERSION},
-    message::{Ask, Claim, Message, Place, Propose},
+    message::{Ask, Claim, Connections, Message, Place, Propose},
     problem::Reason,
     session::{
         Ending, SessionError, Stop,
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Layout, ServeError,
-    arrivals::{Arrivals, DataStreams, Router},
+    arrivals::{Arrivals, Router, SessionStreams},
     blocking,
     event::{Direction, Event, Report, ServeEvent},
     line::{Leave, Line},
@@ -45,17 +45,19 @@ const SESSIONS_PER_PEER: usize = SESSIONS / 4;
 /// Events of one session that wait to be passed on.
 const EVENTS: usize = 64;
 
-/// Answers peers until `stop` is cancelled, which tells the peers of running sessions and waits for their ends.
+/// Answers peers, each session on at most `connections`, until `stop` is cancelled, which tells the peers of running sessions and waits for their ends.
 pub async fn serve(
     inbound: &mut Inbound,
     shares: Shares,
     indexes: Arc<Indexes>,
+    connections: Connections,
     events: &mpsc::Sender<ServeEvent>,
     stop: &CancellationToken,
 ) -> Result<(), ServeError> {
     let mut serving = Serving {
         shares: Arc::new(shares),
         indexes,
+        connections,
         router: Router::default(),
         targets: Targets::default(),
         events: events.clone(),
@@ -82,6 +84,8 @@ pub async fn serve(
 struct Serving {
     shares: Arc<Shares>,
     indexes: Arc<Indexes>,
+    /// Most connections of one session.
+    connections: Connections,
     router: Router,
     targets: Targets,
     events: mpsc::Sender<ServeEvent>,
@@ -100,6 +104,7 @@ impl Serving {
         let session = Session {
             shares: Arc::clone(&self.shares),
             indexes: Arc::clone(&self.indexes),
+            connections: self.connections,
             router: self.router.clone(),
             targets: self.targets.clone(),
             connection,
@@ -124,6 +129,7 @@ impl Serving {
 struct Session {
     shares: Arc<Shares>,
     indexes: Arc<Indexes>,
+    connections: Connections,
     router: Router,
     targets: Targets,
     connection: Connection,
@@ -140,7 +146,8 @@ impl Session {
         };
         // One that says nothing, or no message, is a stranger; its stream is reset.
         let Ok(Ok(first)) = first else { return };
-        if let Message::Propose(propose) = first {
+        if let Message::Propose(mut propose) = first {
+            propose.connections = propose.connections.min(self.connections);
             return self.take(line, propose).await;
         }
         // Anything but an ask ends that session.
@@ -153,7 +160,8 @@ impl Session {
         let judge = Judge { shares: self.shares, indexes: self.indexes, peer, log: self.log.clone() };
         let events = self.log.events.clone();
         let judge = sending::Judge::Shares(judge);
-        let mut sending = Sending::new(self.connection, Layout::default(), judge, events);
+        let mut sending = Sending::new(self.connection, Layout::default(), judge, events)
+            .taking(self.router, self.connections);
         sending.hear(first);
         let outcome = sending.run(line, &self.stop).await;
         self.log.ended(peer, outcome).await;
@@ -171,7 +179,7 @@ impl Session {
 
     /// Opens the target of a proposal, if the peer may write there and nobody else does.
     async fn open(&self, propose: &Propose) -> Result<Opened, Denial> {
-        let Propose { version, session, place, policy, selection } = propose;
+        let Propose { version, session, place, policy, selection, connections: _ } = propose;
         let peer = self.connection.peer();
         if *version != VERSION {
             // The session says it better.
@@ -244,7 +252,7 @@ impl Session {
 /// A target that a session may write into.
 struct Opened {
     target: OpenTarget,
-    data: DataStreams,
+    data: SessionStreams,
     heard: Heard,
     _held: HeldTarget,
 }

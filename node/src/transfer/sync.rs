@@ -4,7 +4,7 @@ use std::{num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Claim, Consent, Place, Policy, Propose, Selection, SessionId, TargetView},
+    message::{Ask, Claim, Connections, Consent, Place, Policy, Propose, Selection, SessionId, TargetView},
 };
 use tokio::{
     sync::mpsc,
@@ -20,12 +20,14 @@ use super::{
     event::{Direction, Event, Report, Route},
     known_tree::KnownTree,
     line::Line,
+    links::{LinkRole, Links},
     pace::Pace,
     random_session,
     receiving::{CutShort, Receiving},
     retry::Retry,
     sending::Sending,
     sides::{OpenTarget, Opening, open_local_source, open_local_target},
+    wish::ConnectionWish,
 };
 use crate::{
     index::Indexes,
@@ -54,6 +56,8 @@ pub struct SyncRequest {
     pub policy: Policy,
     /// Whether every change of the target is told ([`Event::Changed`]), or removals alone.
     pub itemize: bool,
+    /// How many connections carry content.
+    pub connections: ConnectionWish,
     /// Most bytes of content a second, if there is a limit.
     pub bytes_per_s: Option<NonZeroU64>,
     /// How long to try again after a connection was lost.
@@ -118,7 +122,9 @@ impl Syncing<'_> {
         let session = random_session().map_err(SyncError::Random)?;
         let opened = self.open_target(session).await?;
         let (connection, stream) = self.connect().await?;
-        let ask = self.ask(session, opened.view);
+        let links = self.links(&connection);
+        let connections = links.most(Connections::MOST);
+        let ask = Ask { connections, ..self.ask(session, opened.view) };
         let router = Router::default();
         let data = router.register(connection.peer(), ask.session).expect("it is the only session");
         let mut arrivals = Arrivals::new(self.inbound, router);
@@ -127,6 +133,7 @@ impl Syncing<'_> {
         let receiving = receiving
             .comparing(own, &self.request.policy)
             .itemizing(self.request.itemize)
+            .linked(links)
             .paced(self.pace.clone());
         let result = tokio::select! {
             result = receiving.run(Line::new(stream), data, self.stop) => result,
@@ -139,14 +146,16 @@ impl Syncing<'_> {
     async fn push(&mut self) -> Result<Report, SyncError> {
         let source = self.open_source().await?;
         let (connection, stream) = self.connect().await?;
+        let links = self.links(&connection);
         let propose = Propose {
             version: VERSION,
             session: random_session().map_err(SyncError::Random)?,
             place: self.request.place.clone(),
             selection: self.request.selection.clone(),
             policy: self.request.policy.clone(),
+            connections: links.most(Connections::MOST),
         };
-        let sending = Sending::propose(connection.clone(), propose, source, self.events.clone());
+        let sending = Sending::propose(links, connection.clone(), propose, source, self.events.clone());
         let sending = sending.itemizing(self.request.itemize).paced(self.pace.clone());
         let result = sending.run(Line::new(stream), self.stop).await;
         connection.close().await;
@@ -162,7 +171,17 @@ impl Syncing<'_> {
             target,
             selection: self.request.selection.clone(),
             preview: self.request.policy.preview,
+            connections: Connections::ONE,
         }
+    }
+
+    /// More connections for what crosses; nothing does in a preview.
+    fn links(&self, connection: &Connection) -> Links {
+        let wish = match self.request.policy.preview {
+            true => ConnectionWish::Exactly(Connections::ONE),
+            false => self.request.connections,
+        };
+        Links::new(connection.clone(), LinkRole::Makes(self.node.clone(), wish))
     }
 
     async fn open_target(&self, session: SessionId) -> Result<OpenTarget, SyncError> {

@@ -11,12 +11,13 @@ use futures::AsyncWriteExt as _;
 use ketch::{identity, state::StateFolder, swarm::TransportKind::Tcp, trust::Ticket};
 use ketch_protocol::{
     hash::ContentHash,
-    io::StreamKind,
+    io::{DataForm, StreamKind},
     limits::VERSION,
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Expand, List, Message, Offer, Parts, Place as SharePlace, Policy, Propose,
-        Removal, RemovalLimit, Run, Secret, Selection, SessionId, ShareName, TargetView, Want, encode,
+        Ask, Batch, Claim, Connections, Expand, List, Message, Offer, Parts, Place as SharePlace, Policy,
+        Propose, Removal, RemovalLimit, Run, Secret, Selection, SessionId, ShareName, TargetView, Want,
+        encode,
     },
     path::EntryPath,
     problem::Reason,
@@ -47,7 +48,14 @@ fn place(path: &str) -> SharePlace {
 fn propose(path: &str, policy: Policy) -> Vec<u8> {
     let selection = Selection::default();
     let place = place(path);
-    encode(&Message::Propose(Propose { version: VERSION, session: SESSION, place, selection, policy }))
+    encode(&Message::Propose(Propose {
+        version: VERSION,
+        session: SESSION,
+        place,
+        selection,
+        policy,
+        connections: Connections::ONE,
+    }))
 }
 
 fn ask(comer: &PlayedReceiver, path: &str, target: TargetView) -> Vec<u8> {
@@ -129,11 +137,20 @@ async fn who_may_write_may_not_remove_by_any_message() {
 async fn proposed(comer: &PlayedReceiver, target: &str, session: SessionId) -> Control {
     let mut control = comer.control().await;
     let (selection, policy) = (Selection::default(), Policy::default());
-    let propose = Propose { version: VERSION, session, place: place(target), selection, policy };
+    let propose = Propose {
+        version: VERSION,
+        session,
+        place: place(target),
+        selection,
+        policy,
+        connections: Connections::ONE,
+    };
     control.say(&Message::Propose(propose)).await;
     let asked = control.hear_until(|message| if let Message::Ask(ask) = message { Some(ask) } else { None });
     assert_eq!(asked.await.claim, Claim::Proposed);
-    control.say(&Message::Offer(Offer { version: VERSION, estimate: None })).await;
+    control
+        .say(&Message::Offer(Offer { version: VERSION, estimate: None, connections: Connections::ONE }))
+        .await;
     control
 }
 
@@ -172,7 +189,7 @@ async fn a_hash_that_was_listed_is_not_believed_of_other_content() {
     control.say(&Message::Manifest(batch)).await;
     control.say_bytes(&manifest_end(1, 7)).await;
     let mut stream = comer.stream().await;
-    StreamKind::Data(SESSION).write(&mut stream).await.unwrap();
+    StreamKind::Data(SESSION, DataForm::default()).write(&mut stream).await.unwrap();
     stream.write_all(&whole(0, b"another")).await.unwrap();
     stream.flush().await.unwrap();
     control.hear_until(|message| matches!(message, Message::Done(_)).then_some(())).await;

@@ -9,9 +9,11 @@ use ketch::{
     trust::Ticket,
 };
 use ketch_protocol::{
-    io::{MessageReader, NoMessage, StreamKind},
+    io::{DataForm, MessageReader, NoMessage, StreamKind},
     limits::VERSION,
-    message::{Ask, Claim, Consent, Message, Offer, Secret, Selection, SessionId, TargetView, encode},
+    message::{
+        Ask, Claim, Connections, Consent, Message, Offer, Secret, Selection, SessionId, TargetView, encode,
+    },
     problem::Reason,
 };
 use tokio::time::timeout;
@@ -91,7 +93,9 @@ impl PlayedSender {
     }
 
     pub(crate) async fn offer(&mut self) {
-        self.control.say(&Message::Offer(Offer { version: VERSION, estimate: None })).await;
+        self.control
+            .say(&Message::Offer(Offer { version: VERSION, estimate: None, connections: Connections::ONE }))
+            .await;
     }
 
     /// Waits until the receiver has heard the offer: what is closed at once may take its last words along.
@@ -107,7 +111,7 @@ impl PlayedSender {
     /// A data stream of any session.
     pub(crate) async fn data_of(&self, session: SessionId, bytes: &[u8]) -> Stream {
         let mut stream = self.connection.open_stream().await.unwrap();
-        StreamKind::Data(session).write(&mut stream).await.unwrap();
+        StreamKind::Data(session, DataForm::default()).write(&mut stream).await.unwrap();
         // The receiver may end the session before it has taken everything.
         if stream.write_all(bytes).await.is_ok() {
             let _ = stream.flush().await;
@@ -186,6 +190,7 @@ impl PlayedReceiver {
             target,
             selection: Selection::default(),
             preview: false,
+            connections: Connections::ONE,
         }
     }
 }

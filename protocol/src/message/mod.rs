@@ -4,6 +4,7 @@
 //! described in `docs/wire-format.md`.
 
 mod comparison;
+mod connections;
 mod fill;
 mod frame;
 mod policy;
@@ -15,6 +16,7 @@ mod wire;
 use std::fmt;
 
 pub use comparison::{Expand, List, Nodes, Root};
+pub use connections::{Connections, ConnectionsError};
 pub use fill::Fill;
 pub(crate) use fill::RUN_BYTES;
 pub use frame::{Frames, encode};
@@ -151,6 +153,9 @@ pub struct Ask {
     pub selection: Selection,
     /// Whether nothing will be stored: what is settled is what would be. In answer to a proposal, as proposed.
     pub preview: bool,
+    /// How many connections the receiver would make; in answer to a proposal, how many it takes. The smaller number
+    /// of the two sides counts.
+    pub connections: Connections,
 }
 
 /// The hello of a sender that dials.
@@ -166,6 +171,8 @@ pub struct Propose {
     pub selection: Selection,
     /// What is to become of the target.
     pub policy: Policy,
+    /// How many connections the sender would make.
+    pub connections: Connections,
 }
 
 /// Whether content may flow at once.
@@ -195,6 +202,8 @@ pub struct Offer {
     pub version: u32,
     /// What was counted when the offer was made; `None` while that is under way. The manifest decides.
     pub estimate: Option<Totals>,
+    /// How many connections the sender takes. Of no meaning to one that dialed.
+    pub connections: Connections,
 }
 
 /// Why a side ends the session.

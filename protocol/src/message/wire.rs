@@ -16,8 +16,8 @@ use self::{
     },
 };
 use super::{
-    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Refuse, Run, Secret, SessionId,
-    TargetView, Totals,
+    Ask, Batch, Claim, Connections, Consent, Counts, Message, MessageError, Offer, Refuse, Run, Secret,
+    SessionId, TargetView, Totals,
 };
 use crate::{
     limits::{BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES},
@@ -91,6 +91,8 @@ struct WireAsk {
     selection: Option<WireSelection>,
     #[prost(bool, tag = "9")]
     preview: bool,
+    #[prost(uint32, tag = "11")]
+    connections: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, ProstMessage)]
@@ -99,6 +101,8 @@ struct WireOffer {
     version: u32,
     #[prost(message, optional, tag = "2")]
     estimate: Option<WireTotals>,
+    #[prost(uint32, tag = "4")]
+    connections: u32,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -173,9 +177,11 @@ impl From<&Message> for Envelope {
     fn from(message: &Message) -> Self {
         let body = match message {
             Message::Ask(ask) => Body::Ask(ask.into()),
-            Message::Offer(offer) => {
-                Body::Offer(WireOffer { version: offer.version, estimate: offer.estimate.map(Into::into) })
-            }
+            Message::Offer(offer) => Body::Offer(WireOffer {
+                version: offer.version,
+                estimate: offer.estimate.map(Into::into),
+                connections: connections_to_wire(offer.connections),
+            }),
             Message::Refuse(refuse) => Body::Refuse(WireRefuse {
                 reason: refuse.reason.code(),
                 path: refuse.path.as_ref().map(|path| path.as_bytes().to_vec()),
@@ -205,9 +211,11 @@ impl TryFrom<Envelope> for Message {
     fn try_from(envelope: Envelope) -> Result<Self, MessageError> {
         Ok(match envelope.body.ok_or(MessageError::Field("body"))? {
             Body::Ask(ask) => Self::Ask(ask.try_into()?),
-            Body::Offer(offer) => {
-                Self::Offer(Offer { version: offer.version, estimate: offer.estimate.map(Into::into) })
-            }
+            Body::Offer(offer) => Self::Offer(Offer {
+                version: offer.version,
+                estimate: offer.estimate.map(Into::into),
+                connections: connections_from_wire(offer.connections)?,
+            }),
             Body::Refuse(refuse) => Self::Refuse(refuse.try_into()?),
             Body::Accept(Nothing {}) => Self::Accept,
             Body::Manifest(batch) => Self::Manifest(batch.try_into()?),
@@ -250,6 +258,7 @@ impl From<&Ask> for WireAsk {
             path,
             selection: selection_to_wire(&ask.selection),
             preview: ask.preview,
+            connections: connections_to_wire(ask.connections),
         }
     }
 }
@@ -275,8 +284,21 @@ impl TryFrom<WireAsk> for Ask {
             target,
             selection: selection_from_wire(ask.selection)?,
             preview: ask.preview,
+            connections: connections_from_wire(ask.connections)?,
         })
     }
+}
+
+/// Nothing for one.
+fn connections_to_wire(connections: Connections) -> u32 {
+    match connections {
+        Connections::ONE => 0,
+        more => more.count() as u32,
+    }
+}
+
+fn connections_from_wire(count: u32) -> Result<Connections, MessageError> {
+    count.max(1).try_into().map_err(|_| MessageError::Field("number of connections"))
 }
 
 fn session_from_wire(session: Vec<u8>) -> Result<SessionId, MessageError> {

@@ -18,7 +18,8 @@ use crate::{
     limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
     message::{
-        Ask, Claim, Consent, Counts, Message, Offer, Propose, Root, Selection, Settled, TargetView, Totals,
+        Ask, Claim, Connections, Consent, Counts, Message, Offer, Propose, Root, Selection, Settled,
+        TargetView, Totals,
     },
     path::EntryPath,
     problem::{Problem, Reason},
@@ -112,7 +113,7 @@ impl Receiver {
                     .unwrap_or_else(|violation| self.fail(SessionError::Violation(violation)))
             }
             Input::Violation(violation) => self.fail(SessionError::Violation(violation)),
-            Input::Admitted { target } => self.admit(target, now),
+            Input::Admitted { target, connections } => self.admit(target, connections, now),
             Input::Denied => self.fail(SessionError::Stopped(Stop::new(Reason::NotAdmitted, ""))),
             Input::Catalogued { catalogue, agreed } => self
                 .catalogued(Own { catalogue, agreed }, now)
@@ -260,7 +261,7 @@ impl Receiver {
         }
     }
 
-    fn admit(&mut self, target: TargetView, now: Duration) -> Actions {
+    fn admit(&mut self, target: TargetView, connections: Connections, now: Duration) -> Actions {
         let State::AwaitAdmission(proposed) = &self.state else { return Vec::new() };
         let preview = proposed.policy.preview;
         let ask = Ask {
@@ -271,6 +272,7 @@ impl Receiver {
             target,
             selection: Selection::default(),
             preview,
+            connections,
         };
         self.enter(State::AwaitOffer, now);
         self.ask(ask)

@@ -13,7 +13,10 @@ use crate::{
     difference::Catalogue,
     limits::{CONSENT_TIMEOUT_S, HELLO_TIMEOUT_S, SILENCE_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
-    message::{Ask, Claim, Consent, Counts, Fate, List, Message, Offer, Propose, Run, TargetView, Totals},
+    message::{
+        Ask, Claim, Connections, Consent, Counts, Fate, List, Message, Offer, Propose, Run, TargetView,
+        Totals,
+    },
     path::EntryPath,
     problem::{Problem, Reason},
 };
@@ -29,6 +32,8 @@ pub enum Input {
     Admitted {
         /// What was counted so far, if counting has ended.
         estimate: Option<Totals>,
+        /// How many connections this side takes.
+        connections: Connections,
     },
     /// The ask is turned away.
     Denied,
@@ -168,7 +173,7 @@ impl Sender {
                     .unwrap_or_else(|violation| self.fail(SessionError::Violation(violation)))
             }
             Input::Violation(violation) => self.fail(SessionError::Violation(violation)),
-            Input::Admitted { estimate } => self.admit(estimate, now),
+            Input::Admitted { estimate, connections } => self.admit(estimate, connections, now),
             Input::Denied => self.fail(SessionError::Stopped(Stop::new(Reason::NotAdmitted, ""))),
             Input::Listed { entries, problems } => self.list(entries, problems),
             Input::ListEnded => self.end_list(),
@@ -292,7 +297,7 @@ impl Sender {
         Ok(vec![Action::Admit(ask)])
     }
 
-    fn admit(&mut self, estimate: Option<Totals>, now: Duration) -> Actions {
+    fn admit(&mut self, estimate: Option<Totals>, connections: Connections, now: Duration) -> Actions {
         let State::AwaitAdmission(ask) = &self.state else { return Vec::new() };
         let listing = Listing::new(ask, self.proposed.as_ref().map(|proposed| &proposed.policy));
         let (admitted, scan) = match (ask.target, ask.consent) {
@@ -305,7 +310,7 @@ impl Sender {
             }
         };
         self.enter(admitted, now);
-        vec![Action::Send(Message::Offer(Offer { version: VERSION, estimate })), scan]
+        vec![Action::Send(Message::Offer(Offer { version: VERSION, estimate, connections })), scan]
     }
 
     fn catalogued(&mut self, catalogue: Arc<Catalogue>, problems: Vec<Problem>, now: Duration) -> Actions {

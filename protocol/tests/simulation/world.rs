@@ -5,8 +5,8 @@ use std::time::Duration;
 use ketch_protocol::{
     limits::VERSION,
     message::{
-        Ask, Claim, Consent, Counts, Place, Policy, Propose, Removal, Secret, Selection, SessionId,
-        ShareName, TargetView,
+        Ask, Claim, Connections, Consent, Counts, Place, Policy, Propose, Removal, Secret, Selection,
+        SessionId, ShareName, TargetView,
     },
     session::{Ending, TICK, receiver, sender},
 };
@@ -49,6 +49,7 @@ pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
         target,
         selection: Selection::default(),
         preview: false,
+        connections: Connections::ONE,
     }
 }
 
@@ -89,6 +90,7 @@ impl World {
             place: share(),
             selection: Selection::default(),
             policy,
+            connections: Connections::ONE,
         }));
         world
     }

@@ -5,11 +5,12 @@ use std::{ffi::OsString, num::NonZeroU64, path::PathBuf, time::Duration};
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum, value_parser};
 use ketch::{
     swarm::{Multiaddr, TransportKind},
+    transfer::ConnectionWish,
     trust::{Lifetime, lifetime::LifetimeError},
 };
 use ketch_protocol::{message::RemovalLimit, path::escape};
 
-use super::DurabilityName;
+use super::{DurabilityName, connection_wish};
 
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
@@ -104,6 +105,10 @@ pub(crate) struct Sync {
     /// Use this transport only: quic or tcp
     #[arg(long, value_name = "quic|tcp")]
     pub(crate) transport: Option<TransportKind>,
+
+    /// How many connections carry content, 1 to 16 or auto: 4 over TCP where a round trip takes 20 ms or more, else 1
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = connection_wish)]
+    pub(crate) connections: ConnectionWish,
 
     /// How long to try again after a connection was lost
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]

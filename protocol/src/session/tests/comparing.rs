@@ -17,7 +17,7 @@ use crate::{
 fn comparing(catalogue: Arc<Catalogue>) -> Sender {
     let mut sender = Sender::default();
     say(&mut sender, Message::Ask(ask(Consent::Given, TargetView::Comparable)));
-    sender.handle(sender::Input::Admitted { estimate: None }, START);
+    sender.handle(sender::Input::Admitted { estimate: None, connections: Connections::ONE }, START);
     sender.handle(sender::Input::Catalogued { catalogue, problems: Vec::new() }, START);
     sender
 }
@@ -68,7 +68,8 @@ fn receiver_violation(actions: &[receiver::Action]) -> &Violation {
 fn a_root_comes_behind_the_problems_of_the_scan() {
     let mut sender = Sender::default();
     say(&mut sender, Message::Ask(ask(Consent::Given, TargetView::Comparable)));
-    let actions = sender.handle(sender::Input::Admitted { estimate: None }, START);
+    let actions =
+        sender.handle(sender::Input::Admitted { estimate: None, connections: Connections::ONE }, START);
     assert_eq!(actions, [sender::Action::Send(offer()), sender::Action::Catalogue]);
     let (catalogue, problem) = (numbered_catalogue(3), problem("pipe", Cause::Special));
     let problems = vec![problem.clone()];
@@ -367,10 +368,19 @@ fn a_proposal_that_nobody_answers_is_given_up() {
 fn a_receiver_asks_once_a_proposal_is_accepted() {
     let (mut receiver, actions) = Receiver::answer(proposal(Policy::default()));
     assert_eq!(actions, [receiver::Action::Admit(proposal(Policy::default()))]);
-    let actions = receiver.handle(receiver::Input::Admitted { target: TargetView::Comparable }, START);
+    let actions = receiver.handle(
+        receiver::Input::Admitted { target: TargetView::Comparable, connections: Connections::ONE },
+        START,
+    );
     let asked = receiver::Action::Send(Message::Ask(answer(TargetView::Comparable)));
     assert_eq!(actions, [asked, receiver::Action::Catalogue]);
-    assert_eq!(receiver.handle(receiver::Input::Admitted { target: TargetView::Empty }, START), []);
+    assert_eq!(
+        receiver.handle(
+            receiver::Input::Admitted { target: TargetView::Empty, connections: Connections::ONE },
+            START
+        ),
+        []
+    );
 }
 
 #[test]
@@ -400,7 +410,10 @@ fn a_proposal_of_another_version_is_refused_with_both_numbers() {
 fn a_preview_takes_no_content_unasked() {
     let policy = Policy { preview: true, ..Policy::default() };
     let (mut receiver, _) = Receiver::answer(proposal(policy));
-    let actions = receiver.handle(receiver::Input::Admitted { target: TargetView::Empty }, START);
+    let actions = receiver.handle(
+        receiver::Input::Admitted { target: TargetView::Empty, connections: Connections::ONE },
+        START,
+    );
     let asked = Ask { preview: true, ..answer(TargetView::Occupied) };
     assert_eq!(actions, [receiver::Action::Send(Message::Ask(asked))]);
 }
@@ -410,7 +423,7 @@ fn proposed(policy: Policy) -> Sender {
     let preview = policy.preview;
     let mut sender = proposing(policy);
     say(&mut sender, Message::Ask(Ask { preview, ..answer(TargetView::Occupied) }));
-    sender.handle(sender::Input::Admitted { estimate: None }, START);
+    sender.handle(sender::Input::Admitted { estimate: None, connections: Connections::ONE }, START);
     sender.handle(sender::Input::Listed { entries: vec![file("a")], problems: Vec::new() }, START);
     sender
 }

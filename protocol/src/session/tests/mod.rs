@@ -14,8 +14,8 @@ use crate::{
     limits::VERSION,
     manifest::{Entry, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Consent, Expand, List, Nodes, Offer, Place, Policy, Propose, Root, Run, Secret,
-        Selection, SessionId, Settled, ShareName, TargetView, Totals, Want,
+        Ask, Batch, Claim, Connections, Consent, Expand, List, Nodes, Offer, Place, Policy, Propose, Root,
+        Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want,
     },
     problem::{Cause, Problem},
 };
@@ -47,6 +47,7 @@ fn ask(consent: Consent, target: TargetView) -> Ask {
         target,
         selection: Selection::default(),
         preview: false,
+        connections: Connections::ONE,
     }
 }
 
@@ -58,6 +59,7 @@ fn proposal(policy: Policy) -> Propose {
         place: Place { share: ShareName::parse("photos").unwrap(), path: None },
         selection: Selection::default(),
         policy,
+        connections: Connections::ONE,
     }
 }
 
@@ -67,7 +69,7 @@ fn answer(target: TargetView) -> Ask {
 }
 
 fn offer() -> Message {
-    Message::Offer(Offer { version: VERSION, estimate: None })
+    Message::Offer(Offer { version: VERSION, estimate: None, connections: Connections::ONE })
 }
 
 fn batch(first: u64, entries: &[Entry]) -> Message {
