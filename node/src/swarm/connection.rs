@@ -35,6 +35,9 @@ pub enum CloseReason {
     /// This node closed it.
     #[error("closed by this node")]
     Local,
+    /// Both sides had dialed at once, and the other connection is kept.
+    #[error("closed because there is another one with the same peer")]
+    Duplicate,
     /// Nobody held it and no stream was open.
     #[error("closed because it was idle")]
     Idle,
@@ -137,7 +140,7 @@ impl Connection {
         let Ok(opened) = opened.await else {
             return std::future::pending().await;
         };
-        let mut stream = Stream { inner: opened?, failed: None, _slot: Some(slot) };
+        let mut stream = Stream { _slot: Some(slot), ..Stream::inbound(opened?, &self.link) };
         // The lazy negotiation keeps our proposal until the first write. A peer can answer only what it
         // has seen, and yamux lets no more than 256 unanswered streams be opened.
         stream.flush().await?;
@@ -162,7 +165,9 @@ impl fmt::Debug for Connection {
 /// What the handle, the handler and the event loop share of one connection.
 pub(super) struct Link {
     pub(super) id: ConnectionId,
-    peer: PeerId,
+    pub(super) peer: PeerId,
+    /// Whether this node dialed it.
+    pub(super) dialed: bool,
     address: Multiaddr,
     transport: TransportKind,
     requests: mpsc::Sender<OpenRequest>,
@@ -170,6 +175,7 @@ pub(super) struct Link {
     state: watch::Receiver<LinkState>,
     commands: mpsc::WeakSender<Command>,
     hold: Arc<()>,
+    streams: Arc<()>,
 }
 
 /// What becomes known of a connection while it lives.
@@ -197,6 +203,7 @@ impl Link {
     pub(super) fn open(
         id: ConnectionId,
         peer: PeerId,
+        dialed: bool,
         address: Multiaddr,
         transport: TransportKind,
         commands: mpsc::WeakSender<Command>,
@@ -204,14 +211,31 @@ impl Link {
         let (requests, requested) = mpsc::channel(OPEN_QUEUE);
         let (state, watched) = watch::channel(LinkState::default());
         let slots = Arc::new(Semaphore::new(OPEN_STREAMS));
-        let hold = Arc::new(());
-        let link = Self { id, peer, address, transport, requests, slots, state: watched, commands, hold };
+        let (hold, streams) = Default::default();
+        let link = Self {
+            id,
+            peer,
+            dialed,
+            address,
+            transport,
+            requests,
+            slots,
+            state: watched,
+            commands,
+            hold,
+            streams,
+        };
         LinkEnds { link: Arc::new(link), requests: requested, state }
     }
 
     /// A handle, which keeps the connection open.
     pub(super) fn connection(self: &Arc<Self>) -> Connection {
         Connection { link: self.clone(), _hold: self.hold.clone() }
+    }
+
+    /// Whether transfer streams are open.
+    pub(super) fn carries_streams(&self) -> bool {
+        Arc::strong_count(&self.streams) > 1
     }
 
     /// Whether a handle is held.
@@ -229,12 +253,14 @@ pub struct Stream {
     failed: Option<io::ErrorKind>,
     /// Frees the place among this side's open streams.
     _slot: Option<OwnedSemaphorePermit>,
+    /// Counted by [`Link::carries_streams`].
+    _open: Arc<()>,
 }
 
 impl Stream {
     /// A stream that the peer opened.
-    pub(super) fn inbound(inner: swarm::Stream) -> Self {
-        Self { inner, failed: None, _slot: None }
+    pub(super) fn inbound(inner: swarm::Stream, link: &Link) -> Self {
+        Self { inner, failed: None, _slot: None, _open: Arc::clone(&link.streams) }
     }
 
     /// The stream below, unless a read has failed.

@@ -6,6 +6,10 @@ use std::time::Duration;
 /// first stream, and costs an idle peer no more than one slot of [`CONNECTIONS`].
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Time that a connection which both sides dialed at once may stay without a stream, unless the options say
+/// otherwise: enough that whoever dialed it has begun what it dialed for, over any path.
+pub(super) const DUPLICATE_GRACE: Duration = Duration::from_secs(5);
+
 /// Time in which the listeners get their first addresses. A wildcard gets none where no interface has an address of
 /// its family, for instance where IPv6 is switched off, and nothing ever says so.
 pub(super) const LISTEN_TIMEOUT: Duration = Duration::from_secs(1);

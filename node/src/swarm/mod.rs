@@ -10,6 +10,7 @@
 pub mod address;
 mod connection;
 mod dial;
+mod duplicates;
 mod handler;
 mod limits;
 mod node;

@@ -18,7 +18,10 @@ use tokio::{
 use super::{
     connection::{Connection, Stream},
     dial::{DialError, dial},
-    limits::{COMMAND_QUEUE, DIAL_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT, PING_INTERVAL},
+    limits::{
+        COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT,
+        PING_INTERVAL,
+    },
     ping::{PingError, PingReport, ping},
     taken::check_free,
     task::{Behaviour, Command, Task},
@@ -38,6 +41,9 @@ pub struct NodeOptions {
     pub ping_interval: Duration,
     /// Time a connection may stay without handle and stream.
     pub idle_timeout: Duration,
+    /// Time a connection that both sides dialed at once may stay without a stream. After it the one of the peer with
+    /// the greater PeerId is closed.
+    pub duplicate_grace: Duration,
 }
 
 impl Default for NodeOptions {
@@ -48,6 +54,7 @@ impl Default for NodeOptions {
             deadlines: Deadlines::default(),
             ping_interval: PING_INTERVAL,
             idle_timeout: IDLE_TIMEOUT,
+            duplicate_grace: DUPLICATE_GRACE,
         }
     }
 }
@@ -98,7 +105,7 @@ impl Node {
         listen(&mut swarm, &options).await?;
         let (addresses, listened) = watch::channel(swarm.listeners().cloned().collect());
         let peer = *swarm.local_peer_id();
-        tokio::spawn(Task::new(swarm, commanded, addresses).run());
+        tokio::spawn(Task::new(swarm, commanded, addresses, options.duplicate_grace).run());
         let node = Self { peer, deadlines: options.deadlines, commands, addresses: listened };
         Ok((node, Inbound(arriving)))
     }

@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     connection::{CloseReason, Connection, Link, LinkState, Stream},
+    duplicates::Candidate,
     handler::Handler,
     task::Command,
 };
@@ -56,6 +57,18 @@ impl Transfer {
         self.links.keys().copied()
     }
 
+    /// The connections with a peer.
+    pub(super) fn candidates(&self, peer: &PeerId) -> Vec<Candidate<ConnectionId>> {
+        let with_peer = self.links.values().map(|(link, _)| link).filter(|link| link.peer == *peer);
+        with_peer
+            .map(|link| Candidate {
+                id: link.id,
+                dialed: link.dialed,
+                carries_streams: link.carries_streams(),
+            })
+            .collect()
+    }
+
     /// Notes what became known of a connection.
     pub(super) fn note(&mut self, id: ConnectionId, change: impl FnOnce(&mut LinkState)) {
         if let Some((_, state)) = self.links.get(&id) {
@@ -74,11 +87,12 @@ impl Transfer {
         &mut self,
         id: ConnectionId,
         peer: PeerId,
+        dialed: bool,
         address: &Multiaddr,
     ) -> Result<Handler, ConnectionDenied> {
         let transport = TransportKind::of(address)
             .ok_or_else(|| ConnectionDenied::new(UnknownTransport(address.clone())))?;
-        let ends = Link::open(id, peer, without_peer(address), transport, self.commands.clone());
+        let ends = Link::open(id, peer, dialed, without_peer(address), transport, self.commands.clone());
         self.links.insert(id, (ends.link.clone(), ends.state.clone()));
         Ok(Handler::new(ends, self.inbound.clone()))
     }
@@ -99,7 +113,7 @@ impl NetworkBehaviour for Transfer {
         _: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.add(id, peer, remote)
+        self.add(id, peer, false, remote)
     }
 
     fn handle_established_outbound_connection(
@@ -107,10 +121,11 @@ impl NetworkBehaviour for Transfer {
         id: ConnectionId,
         peer: PeerId,
         remote: &Multiaddr,
-        _: Endpoint,
+        role: Endpoint,
         _: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.add(id, peer, remote)
+        // Where both sides dial to get through, one of them plays the part of the listener.
+        self.add(id, peer, role.is_dialer(), remote)
     }
 
     fn on_swarm_event(&mut self, _: FromSwarm<'_>) {}
