@@ -6,11 +6,17 @@ use ketch_protocol::{
     message::{Counts, Fate, Place, Totals},
     path::EntryPath,
     problem::Problem,
-    session::{SessionError, receiver::Answer},
+    session::{
+        SessionError,
+        receiver::{Answer, Outcome},
+    },
 };
 use tokio::sync::oneshot;
 
 use crate::swarm::{Connection, Multiaddr, PeerId, TransportKind};
+
+/// Names shown to a person who is asked; the rest is counted.
+const NAMES_SHOWN: usize = 20;
 
 /// Something happened in a transfer.
 #[derive(Debug)]
@@ -107,6 +113,24 @@ impl Change {
             Fate::Kept | Fate::Skipped => None,
         }
     }
+
+    /// What an outcome changes, if anything.
+    pub(super) fn of_outcome(outcome: &Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Created => Some(Self::Created),
+            Outcome::Updated => Some(Self::Updated),
+            Outcome::Described => Some(Self::Described),
+            Outcome::Kept
+            | Outcome::Skipped
+            | Outcome::Problem(_)
+            | Outcome::Content
+            | Outcome::ContentAgain
+            | Outcome::Digest
+            | Outcome::Delta
+            | Outcome::Needs(_)
+            | Outcome::Parts { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for Change {
@@ -162,6 +186,16 @@ pub struct Consultation {
     pub names: Vec<EntryPath>,
     /// Takes the answer. Dropping it declines.
     pub reply: oneshot::Sender<Answer>,
+}
+
+impl Consultation {
+    /// The first names, those with a component that begins with a dot before all others.
+    pub(super) fn names_of<'a>(paths: impl Iterator<Item = &'a EntryPath>) -> Vec<EntryPath> {
+        let is_hidden = |path: &&EntryPath| path.components().any(|component| component[0] == b'.');
+        let (mut hidden, plain): (Vec<_>, Vec<_>) = paths.partition(is_hidden);
+        hidden.extend(plain);
+        hidden.into_iter().take(NAMES_SHOWN).cloned().collect()
+    }
 }
 
 /// How far a session is.

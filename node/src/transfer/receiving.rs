@@ -42,9 +42,6 @@ use crate::{
     tree::{Catalogued, Filter, Handling, Unfinished},
 };
 
-/// Names shown to a person who is asked; the rest is counted.
-const NAMES_SHOWN: usize = 20;
-
 /// Reports that wait for the loop, each of a block of content at the most.
 const REPORTS: usize = 64;
 
@@ -378,7 +375,8 @@ impl Receiving {
             return;
         }
         for (id, outcome) in outcomes {
-            if let (Some(change), Some(entry)) = (change_of(outcome), self.receiver.open_entry(*id)) {
+            if let (Some(change), Some(entry)) = (Change::of_outcome(outcome), self.receiver.open_entry(*id))
+            {
                 self.changes.push((change, entry.path.clone()));
             }
         }
@@ -447,7 +445,7 @@ impl Receiving {
     async fn consult(&mut self, complete: bool) {
         let (reply, answer) = oneshot::channel();
         self.answer = Some(answer);
-        let names = names_to_show(self.receiver.open_entries().map(|entry| &entry.path));
+        let names = Consultation::names_of(self.receiver.open_entries().map(|entry| &entry.path));
         let (listed, _) = self.receiver.listed();
         self.tell(Event::Consult(Consultation { listed, complete, names, reply })).await;
     }
@@ -585,23 +583,6 @@ impl Receiving {
     }
 }
 
-fn change_of(outcome: &Outcome) -> Option<Change> {
-    match outcome {
-        Outcome::Created => Some(Change::Created),
-        Outcome::Updated => Some(Change::Updated),
-        Outcome::Described => Some(Change::Described),
-        Outcome::Kept
-        | Outcome::Skipped
-        | Outcome::Problem(_)
-        | Outcome::Content
-        | Outcome::ContentAgain
-        | Outcome::Digest
-        | Outcome::Delta
-        | Outcome::Needs(_)
-        | Outcome::Parts { .. } => None,
-    }
-}
-
 /// The person's answer; one that went away without answering declines.
 async fn answered(answer: &mut Option<oneshot::Receiver<Answer>>) -> Answer {
     match answer {
@@ -612,12 +593,4 @@ async fn answered(answer: &mut Option<oneshot::Receiver<Answer>>) -> Answer {
         }
         None => std::future::pending().await,
     }
-}
-
-/// The first names, those with a component that begins with a dot before all others.
-fn names_to_show<'a>(paths: impl Iterator<Item = &'a EntryPath>) -> Vec<EntryPath> {
-    let is_hidden = |path: &&EntryPath| path.components().any(|component| component[0] == b'.');
-    let (mut hidden, plain): (Vec<_>, Vec<_>) = paths.partition(is_hidden);
-    hidden.extend(plain);
-    hidden.into_iter().take(NAMES_SHOWN).cloned().collect()
 }

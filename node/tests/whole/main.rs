@@ -13,6 +13,7 @@ mod hostile_receiver;
 mod hostile_sender;
 mod hostile_sync;
 mod interrupt;
+mod joining;
 mod killed;
 mod kinds;
 mod left_out;

@@ -74,7 +74,7 @@ pub(crate) struct PlayedSender {
     pub(crate) connection: Connection,
     pub(crate) ask: Ask,
     receiver: Ketch,
-    _node: (Node, Inbound),
+    node: (Node, Inbound),
 }
 
 impl PlayedSender {
@@ -89,7 +89,12 @@ impl PlayedSender {
         assert_eq!(StreamKind::read(&mut stream).await.unwrap(), StreamKind::Control);
         let mut control = Control::new(stream);
         let Message::Ask(ask) = control.hear().await.unwrap() else { panic!("no ask") };
-        Self { control, connection, ask, receiver, _node: (node, inbound) }
+        Self { control, connection, ask, receiver, node: (node, inbound) }
+    }
+
+    /// The next stream that the receiver opens.
+    pub(crate) async fn next_stream(&mut self) -> (Connection, Stream) {
+        self.node.1.next().await.unwrap()
     }
 
     pub(crate) async fn offer(&mut self) {
@@ -146,7 +151,7 @@ pub(crate) struct PlayedReceiver {
     /// Brings the sender's data streams.
     pub(crate) inbound: Inbound,
     secret: Secret,
-    _node: Node,
+    node: Node,
 }
 
 impl PlayedReceiver {
@@ -157,7 +162,13 @@ impl PlayedReceiver {
     pub(crate) async fn dial_as(identity: Keypair, ticket: &Ticket) -> Self {
         let (node, inbound) = node(identity, None).await;
         let connection = node.dial(ticket.peer(), ticket.addresses().to_vec()).await.unwrap();
-        Self { connection, inbound, secret: *ticket.secret(), _node: node }
+        Self { connection, inbound, secret: *ticket.secret(), node }
+    }
+
+    /// One more connection with the sender.
+    pub(crate) async fn another(&self) -> Connection {
+        let address = self.connection.remote_address().clone();
+        self.node.dial(self.connection.peer(), vec![address]).await.unwrap()
     }
 
     /// A stream that says nothing yet.
