@@ -219,10 +219,11 @@ async fn half_a_file_of_a_lost_connection_is_forgotten() {
         // then each is stored once
         let mut settled = BTreeSet::new();
         while settled.len() < 2 {
-            let said = |message| match message {
-                Message::Settled(said) => Some(Ok(said.created)),
-                Message::Want(want) => Some(Err(want.content)),
-                _ => None,
+            let said = |message| {
+                if let Message::Settled(said) = message {
+                    return Some(Ok(said.created));
+                }
+                if let Message::Want(want) = message { Some(Err(want.content)) } else { None }
             };
             match sender.control.hear_until(said).await {
                 Ok(runs) => settled.extend(runs.iter().flat_map(|run| run.numbers()).map(EntryId)),
