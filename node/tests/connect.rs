@@ -491,3 +491,36 @@ async fn a_second_connection_that_carries_streams_is_kept_until_they_end() {
         timeout(PATIENCE, other.closed()).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_connection_whose_path_has_gone_is_known_to_be_silent() {
+    // given a connection through somebody who passes everything on
+    let (there, _there) = listener(TransportKind::Tcp).await;
+    let far = there.listen_addresses()[0].to_string();
+    let far: u16 = far.strip_prefix("/ip4/127.0.0.1/tcp/").unwrap().parse().unwrap();
+    let between = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let through = tcp_address(between.local_addr().unwrap().port());
+    let (hold, held) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn(async move {
+        let (mut near, _) = between.accept().await.unwrap();
+        let mut far = tokio::net::TcpStream::connect(("127.0.0.1", far)).await.unwrap();
+        tokio::select! {
+            _ended = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+            _held = held => std::future::pending().await,
+        }
+    });
+    let (ping_interval, ping_timeout) = (Duration::from_millis(10), Duration::from_millis(200));
+    let options = NodeOptions { ping_interval, ping_timeout, ..NodeOptions::default() };
+    let (here, _here) = Node::start(Keypair::generate_ed25519(), options).await.unwrap();
+    let connection = here.dial(there.peer(), vec![through]).await.unwrap();
+    assert!(connection.round_trip().await.is_some());
+
+    // when that one passes nothing on any more, and closes nothing
+    hold.send(()).unwrap();
+
+    // then it is noticed, although the connection stands
+    timeout(PATIENCE, connection.silent()).await.unwrap();
+    let closed = connection.closed();
+    pin_mut!(closed);
+    assert!(poll!(closed).is_pending());
+}

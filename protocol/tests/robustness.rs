@@ -385,6 +385,18 @@ fn a_view_of_the_target_fits_the_rest_of_the_ask() {
 }
 
 #[test]
+fn a_session_has_no_more_connections_than_there_may_be() {
+    let session = [&[2 << 3 | 2, 16][..], &[1; 16]].concat();
+    let ask = |count| decode(&raw_frame(1, &[&session[..], &[5 << 3, 1, 11 << 3, count]].concat()));
+    let offer = |count| decode(&raw_frame(2, &[4 << 3, count]));
+    let refused = Err(MessageError::Field("number of connections"));
+    assert_eq!((ask(17), offer(17)), (refused.clone(), refused));
+    for count in [0, 1, 16] {
+        assert!(ask(count).is_ok() && offer(count).is_ok(), "{count}");
+    }
+}
+
+#[test]
 fn a_limit_of_removal_is_one_and_of_something() {
     let (session, share): (&[u8], &[u8]) = (&[1; 16], b"photos");
     let propose = |policy: &[u8]| decode(&frame(12, &[(2, session), (3, share), (6, policy)]));

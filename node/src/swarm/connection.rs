@@ -118,6 +118,14 @@ impl Connection {
         }
     }
 
+    /// Resolves when the peer has left two pings in a row unanswered, or the connection ends. Where nothing is on its
+    /// way to the peer, TCP never notices by itself that the path is gone.
+    pub async fn silent(&self) {
+        let mut state = self.link.state.clone();
+        // An error means that the node has stopped.
+        let _ = state.wait_for(|state| state.silent || state.ended.is_some()).await;
+    }
+
     /// Closes the connection, whoever else holds it, and waits until it has ended. Bytes already written
     /// are sent first, as far as the peer takes them.
     pub async fn close(&self) {
@@ -186,6 +194,8 @@ pub(super) struct LinkState {
     /// How many pings have ended, and how the last of them did.
     pub(super) pings: u64,
     pub(super) last_ping: Option<Result<Duration, String>>,
+    /// Whether pings were answered no more.
+    pub(super) silent: bool,
 }
 
 /// Where somebody waits for a stream.

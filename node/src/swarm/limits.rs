@@ -53,7 +53,7 @@ pub(super) const QUIC_FAREWELL: Duration = Duration::from_millis(20);
 /// Time that a ping waits for the peer to name its program.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time that one ping may take.
+/// Time that one ping may take, unless the options say otherwise.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time between the pings of a connection, unless the options say otherwise: below the 30 seconds after

@@ -20,7 +20,7 @@ use super::{
     dial::{DialError, dial},
     limits::{
         COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT,
-        PING_INTERVAL,
+        PING_INTERVAL, PING_TIMEOUT,
     },
     ping::{PingError, PingReport, ping},
     taken::check_free,
@@ -39,6 +39,8 @@ pub struct NodeOptions {
     pub deadlines: Deadlines,
     /// Time between the pings of a connection. The first one is sent at once.
     pub ping_interval: Duration,
+    /// Time that one ping may take.
+    pub ping_timeout: Duration,
     /// Time a connection may stay without handle and stream.
     pub idle_timeout: Duration,
     /// Time a connection that both sides dialed at once may stay without a stream. After it the one of the peer with
@@ -53,6 +55,7 @@ impl Default for NodeOptions {
             listen_where_possible: Vec::new(),
             deadlines: Deadlines::default(),
             ping_interval: PING_INTERVAL,
+            ping_timeout: PING_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
             duplicate_grace: DUPLICATE_GRACE,
         }
@@ -152,7 +155,7 @@ fn swarm(
         .with_max_negotiating_inbound_streams(YAMUX_STREAMS)
         .with_idle_connection_timeout(options.idle_timeout);
     let transport = transport(keypair, options.deadlines)?;
-    let behaviour = Behaviour::new(transfer, keypair.public(), options.ping_interval);
+    let behaviour = Behaviour::new(transfer, keypair.public(), options.ping_interval, options.ping_timeout);
     Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config))
 }
 

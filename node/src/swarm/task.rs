@@ -26,9 +26,7 @@ use super::{
     connection::{CloseReason, Connection},
     dial::{AttemptError, explain},
     duplicates::{Candidate, duplicates},
-    limits::{
-        CONNECTIONS, CONNECTIONS_PER_PEER, PENDING_INBOUND, PING_TIMEOUT, QUIC_FAREWELL, SHUTDOWN_TIMEOUT,
-    },
+    limits::{CONNECTIONS, CONNECTIONS_PER_PEER, PENDING_INBOUND, QUIC_FAREWELL, SHUTDOWN_TIMEOUT},
     transfer::Transfer,
 };
 
@@ -54,14 +52,19 @@ pub(super) struct Behaviour {
 }
 
 impl Behaviour {
-    pub(super) fn new(transfer: Transfer, key: PublicKey, ping_interval: Duration) -> Self {
+    pub(super) fn new(
+        transfer: Transfer,
+        key: PublicKey,
+        ping_interval: Duration,
+        ping_timeout: Duration,
+    ) -> Self {
         let limits = connection_limits::ConnectionLimits::default()
             .with_max_pending_incoming(Some(PENDING_INBOUND))
             .with_max_established_per_peer(Some(CONNECTIONS_PER_PEER))
             .with_max_established(Some(CONNECTIONS));
         let identify = identify::Config::new("/ketch/1".into(), key)
             .with_agent_version(concat!("ketch/", env!("CARGO_PKG_VERSION")).into());
-        let ping = ping::Config::new().with_interval(ping_interval).with_timeout(PING_TIMEOUT);
+        let ping = ping::Config::new().with_interval(ping_interval).with_timeout(ping_timeout);
         Self {
             limits: connection_limits::Behaviour::new(limits),
             transfer,
@@ -172,8 +175,14 @@ impl Task {
                 self.transfer().note(connection_id, |state| state.agent = Some(info.agent_version));
             }
             BehaviourEvent::Ping(ping::Event { connection, result, .. }) => {
+                // The behaviour says nothing of a first failure, nor of a peer that answers at the second try.
+                let silent = match &result {
+                    Ok(_) | Err(ping::Failure::Unsupported) => false,
+                    Err(ping::Failure::Timeout | ping::Failure::Other { .. }) => true,
+                };
                 self.transfer().note(connection, |state| {
                     state.pings += 1;
+                    state.silent = silent;
                     state.last_ping = Some(result.map_err(|failure| failure.to_string()));
                 });
             }

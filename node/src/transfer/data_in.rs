@@ -13,7 +13,7 @@ use super::{
     arrivals::DataStream,
     blocking, lock,
     pace::Pace,
-    pulse::{Broken, GRACE},
+    pulse::{Broken, LOSS_GRACE},
     receiving::Work,
     store::Store,
     storing::Storing,
@@ -43,7 +43,7 @@ impl DataIn {
             }
         };
         let Err(Broken(detail)) = self.take_all(stream, form.acknowledged, &storing).await else { return };
-        let work = if self.spare && timeout(GRACE, connection.closed()).await.is_ok() {
+        let work = if self.spare && timeout(LOSS_GRACE, connection.closed()).await.is_ok() {
             Work::Stored(blocking(move || lock(&storing).abandon()).await)
         } else {
             Work::Broken(detail)

@@ -23,7 +23,7 @@ use super::{
     ledger::{Excess, Ledger},
     lock,
     pace::Pace,
-    pulse::{Broken, GRACE},
+    pulse::{Broken, LOSS_GRACE},
     queue::{Portion, Queue},
     reading::Reading,
 };
@@ -99,7 +99,7 @@ impl DataOut {
             Layout::Files => self.files().await,
         };
         let Err(Interrupted { broken, unread }) = sent else { return DataEnd::Closed };
-        if self.spare && timeout(GRACE, self.connection.closed()).await.is_ok() {
+        if self.spare && timeout(LOSS_GRACE, self.connection.closed()).await.is_ok() {
             return DataEnd::Lost(lock(&self.ledger).take_rest(unread));
         }
         DataEnd::Broken(broken)

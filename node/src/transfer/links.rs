@@ -16,7 +16,7 @@ use ketch_protocol::{
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{event::ConnectionCounts, pulse::GRACE, wish::ConnectionWish};
+use super::{event::ConnectionCounts, line::LAST_WORDS, wish::ConnectionWish};
 use crate::swarm::{Connection, Node, Stream};
 
 /// How long making one connection may take beside what dialing has for itself.
@@ -200,7 +200,7 @@ impl Links {
             }
         };
         // The session has ended either way.
-        let _ = timeout(GRACE, farewell).await;
+        let _ = timeout(LAST_WORDS, farewell).await;
     }
 }
 
@@ -252,7 +252,11 @@ async fn watch(connection: Connection, mut stream: Stream, leave: CancellationTo
             Ok(()) if word == [LEFT] => Happened::Left(connection),
             Ok(()) | Err(_) => Happened::Lost(connection),
         },
-        _reason = connection.closed() => Happened::Lost(connection),
+        // Also when it has ended.
+        () = connection.silent() => {
+            connection.close().await;
+            Happened::Lost(connection)
+        }
         () = leave.cancelled() => {
             // The other side may be gone already.
             let _ = say_left(&mut stream).await;

@@ -384,6 +384,23 @@ fn a_receiver_asks_once_a_proposal_is_accepted() {
 }
 
 #[test]
+fn both_roles_say_how_many_connections_they_take() {
+    let connections = Connections::try_from(3).unwrap();
+    let (mut receiver, _) = Receiver::answer(proposal(Policy::default()));
+    let target = TargetView::Occupied;
+    let actions = receiver.handle(receiver::Input::Admitted { target, connections }, START);
+    let asked = Ask { connections, ..answer(target) };
+    assert_eq!(actions, [receiver::Action::Send(Message::Ask(asked))]);
+
+    let mut sender = Sender::default();
+    let asked = Ask { connections: Connections::MOST, ..ask(Consent::Given, target) };
+    say(&mut sender, Message::Ask(asked));
+    let actions = sender.handle(sender::Input::Admitted { estimate: None, connections }, START);
+    let offer = Offer { version: VERSION, estimate: None, connections };
+    assert_eq!(actions[0], sender::Action::Send(Message::Offer(offer)));
+}
+
+#[test]
 fn a_proposal_is_turned_away_without_a_word_about_the_target() {
     let (mut receiver, _) = Receiver::answer(proposal(Policy::default()));
     let actions = receiver.handle(receiver::Input::Denied, START);
