@@ -83,7 +83,7 @@ pub(super) struct DataOut {
 /// How a data stream ended.
 #[derive(Debug)]
 pub(super) enum DataEnd {
-    /// The session has.
+    /// The session has, or it had nothing to do when its connection was lost.
     Closed,
     /// It broke, and the session is lost unless the reason is another.
     Broken(Broken),
@@ -107,7 +107,7 @@ impl DataOut {
 
     /// Sends portions back to back on one stream.
     async fn bundle(&self) -> Result<(), Interrupted> {
-        match self.queue.next(usize::MAX).await {
+        match self.unless_lost(self.queue.next(usize::MAX)).await {
             Some(portion) => self.carry(portion, Next::Portion).await,
             None => Ok(()),
         }
@@ -115,10 +115,19 @@ impl DataOut {
 
     /// Sends each file, or span of a large one, on a stream of its own.
     async fn files(&self) -> Result<(), Interrupted> {
-        while let Some((portion, _place)) = self.queue.next_file(&self.large).await {
+        while let Some((portion, _place)) = self.unless_lost(self.queue.next_file(&self.large)).await {
             self.carry(portion, Next::End).await?;
         }
         Ok(())
+    }
+
+    /// What is next, or nothing once the connection is lost: nobody waits for work on one that the session goes on
+    /// without.
+    async fn unless_lost<T>(&self, next: impl Future<Output = Option<T>>) -> Option<T> {
+        tokio::select! {
+            next = next => next,
+            _reason = self.connection.closed(), if self.spare => None,
+        }
     }
 
     /// Sends a portion, and what follows it, on a new stream.
