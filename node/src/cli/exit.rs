@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use ketch::{
-    swarm::{DialError, NodeError},
+    swarm::{ControllerError, DialError, NodeError},
     transfer::{ConnectError, OfferError, ReceiveError, SyncError},
     tree::{TargetError, UndoError},
 };
@@ -89,8 +89,8 @@ impl Exit {
         if let Some(UndoError::Target(error)) = error.downcast_ref::<UndoError>() {
             return Self::of_target(error);
         }
-        if error.is::<DialError>() {
-            return Self::Unreachable;
+        if let Some(error) = error.downcast_ref::<DialError>() {
+            return Self::of_dial(error);
         }
         if error.is::<Usage>() {
             return Self::Usage;
@@ -102,7 +102,8 @@ impl Exit {
         match error {
             ReceiveError::LookAtTarget(_) | ReceiveError::Random(_) => Self::Failed,
             ReceiveError::Target(error) => Self::of_target(error),
-            ReceiveError::NoAddress { .. } | ReceiveError::Connect(_) => Self::Unreachable,
+            ReceiveError::NoAddress { .. } => Self::Unreachable,
+            ReceiveError::Connect(error) => Self::of_connect(error),
             ReceiveError::Session { error, .. } => Self::of_session(error),
             ReceiveError::Interrupted => Self::Interrupted,
         }
@@ -116,9 +117,27 @@ impl Exit {
             | SyncError::Random(_) => Self::Failed,
             SyncError::OtherSource { .. } => Self::Guard,
             SyncError::Target(error) => Self::of_target(error),
-            SyncError::Connect(_) => Self::Unreachable,
+            SyncError::Connect(error) => Self::of_connect(error),
             SyncError::Session { error, .. } => Self::of_session(error),
             SyncError::Interrupted => Self::Interrupted,
+        }
+    }
+
+    fn of_connect(error: &ConnectError) -> Self {
+        match error {
+            ConnectError::Dial(error) => Self::of_dial(error),
+            ConnectError::Stream(_) | ConnectError::Control(_) | ConnectError::Silent { .. } => {
+                Self::Unreachable
+            }
+        }
+    }
+
+    fn of_dial(error: &DialError) -> Self {
+        match error {
+            DialError::Controller(_) => Self::Failed,
+            DialError::NoAddress(_) | DialError::ManyAddresses { .. } | DialError::Unreachable { .. } => {
+                Self::Unreachable
+            }
         }
     }
 
@@ -161,14 +180,19 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
             NodeError::Listen { .. } => {
                 Some("--listen ADDR names another address, for instance /ip4/0.0.0.0/tcp/0")
             }
+            NodeError::Controller(error) => controller_hint(error),
             NodeError::Identity(_) => None,
         };
+    }
+    if let Some(DialError::Controller(error)) = error.downcast_ref::<DialError>() {
+        return controller_hint(error);
     }
     if let Some(error) = error.downcast_ref::<SyncError>() {
         return sync_hint(error);
     }
     match error.downcast_ref::<ReceiveError>()? {
         ReceiveError::NoAddress { .. } => Some("leave --transport out to use whatever the ticket has"),
+        ReceiveError::Connect(ConnectError::Dial(DialError::Controller(error))) => controller_hint(error),
         ReceiveError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => {
             Some("`ketch send` must still be running, and its port reachable from here")
         }
@@ -184,8 +208,13 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
     }
 }
 
+fn controller_hint(error: &ControllerError) -> Option<&'static str> {
+    error.remedy().or(Some("--controller auto leaves the system's"))
+}
+
 fn sync_hint(error: &SyncError) -> Option<&'static str> {
     match error {
+        SyncError::Connect(ConnectError::Dial(DialError::Controller(error))) => controller_hint(error),
         SyncError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => {
             Some("`ketch serve` must be running there, and its port reachable from here")
         }

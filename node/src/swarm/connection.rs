@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use ketch_channel::{TransportKind, limits::OPEN_STREAMS};
+use ketch_channel::{Gauge, TransportKind, limits::OPEN_STREAMS};
 use libp2p::{
     Multiaddr, PeerId, StreamProtocol,
     swarm::{self, ConnectionId},
@@ -66,17 +66,22 @@ pub enum StreamError {
 impl Connection {
     /// The peer, as it proved itself.
     pub fn peer(&self) -> PeerId {
-        self.link.peer
+        self.link.route.peer
     }
 
     /// How the bytes travel.
     pub fn transport(&self) -> TransportKind {
-        self.link.transport
+        self.link.route.transport
+    }
+
+    /// What the connection is asked, got and does; `None` where its transport tells nothing.
+    pub fn gauge(&self) -> Option<&Gauge> {
+        self.link.route.gauge.as_ref()
     }
 
     /// The peer's address on this connection, without its PeerId.
     pub fn remote_address(&self) -> &Multiaddr {
-        &self.link.address
+        &self.link.route.address
     }
 
     /// The program that the peer says it is, once it has told.
@@ -148,8 +153,8 @@ impl Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("peer", &self.link.peer)
-            .field("address", &self.link.address)
+            .field("peer", &self.link.route.peer)
+            .field("address", &self.link.route.address)
             .finish_non_exhaustive()
     }
 }
@@ -157,14 +162,20 @@ impl fmt::Debug for Connection {
 /// What the handle, the handler and the event loop share of one connection.
 pub(super) struct Link {
     pub(super) id: ConnectionId,
-    peer: PeerId,
-    address: Multiaddr,
-    transport: TransportKind,
+    route: LinkRoute,
     requests: mpsc::Sender<OpenRequest>,
     slots: Arc<Semaphore>,
     state: watch::Receiver<LinkState>,
     commands: mpsc::WeakSender<Command>,
     hold: Arc<()>,
+}
+
+/// What is known of a connection from its beginning.
+pub(super) struct LinkRoute {
+    pub(super) peer: PeerId,
+    pub(super) address: Multiaddr,
+    pub(super) transport: TransportKind,
+    pub(super) gauge: Option<Gauge>,
 }
 
 /// What becomes known of a connection while it lives.
@@ -189,18 +200,12 @@ pub(super) struct LinkEnds {
 
 impl Link {
     /// The link of a connection that is being established.
-    pub(super) fn open(
-        id: ConnectionId,
-        peer: PeerId,
-        address: Multiaddr,
-        transport: TransportKind,
-        commands: mpsc::WeakSender<Command>,
-    ) -> LinkEnds {
+    pub(super) fn open(id: ConnectionId, route: LinkRoute, commands: mpsc::WeakSender<Command>) -> LinkEnds {
         let (requests, requested) = mpsc::channel(OPEN_QUEUE);
         let (state, watched) = watch::channel(LinkState::default());
         let slots = Arc::new(Semaphore::new(OPEN_STREAMS));
         let hold = Arc::new(());
-        let link = Self { id, peer, address, transport, requests, slots, state: watched, commands, hold };
+        let link = Self { id, route, requests, slots, state: watched, commands, hold };
         LinkEnds { link: Arc::new(link), requests: requested, state }
     }
 

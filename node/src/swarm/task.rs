@@ -115,8 +115,9 @@ impl Task {
         let options = options.addresses(vec![address]).build();
         let id = options.connection_id();
         self.dialing.insert(id, reply);
-        if let Err(error) = self.swarm.dial(options) {
-            self.dial_failed(id, error);
+        match self.swarm.dial(options) {
+            Ok(()) => self.transfer().dialing(id),
+            Err(error) => self.dial_failed(id, error),
         }
     }
 

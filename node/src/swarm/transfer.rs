@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use ketch_channel::TransportKind;
+use ketch_channel::{DialedGauge, Gauge, Gauges, TransportKind};
 use libp2p::{
     Multiaddr, PeerId,
     core::{Endpoint, transport::PortUse},
@@ -21,7 +21,7 @@ use libp2p::{
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    connection::{CloseReason, Connection, Link, LinkState, Stream},
+    connection::{CloseReason, Connection, Link, LinkRoute, LinkState, Stream},
     handler::Handler,
     task::Command,
 };
@@ -31,6 +31,9 @@ pub(super) struct Transfer {
     inbound: mpsc::Sender<(Connection, Stream)>,
     commands: mpsc::WeakSender<Command>,
     links: HashMap<ConnectionId, (Arc<Link>, watch::Sender<LinkState>)>,
+    gauges: Gauges,
+    /// The gauges of connections that are being dialed.
+    dialing: HashMap<ConnectionId, DialedGauge>,
 }
 
 /// A connection whose address names no transport of ours.
@@ -42,8 +45,16 @@ impl Transfer {
     pub(super) fn new(
         inbound: mpsc::Sender<(Connection, Stream)>,
         commands: mpsc::WeakSender<Command>,
+        gauges: Gauges,
     ) -> Self {
-        Self { inbound, commands, links: HashMap::new() }
+        Self { inbound, commands, links: HashMap::new(), gauges, dialing: HashMap::new() }
+    }
+
+    /// Notes that a connection is being dialed, as soon as that was started.
+    pub(super) fn dialing(&mut self, id: ConnectionId) {
+        if let Some(gauge) = self.gauges.take_dialed() {
+            self.dialing.insert(id, gauge);
+        }
     }
 
     /// A handle of an established connection.
@@ -65,6 +76,7 @@ impl Transfer {
 
     /// Tells every holder that the connection has ended.
     pub(super) fn ended(&mut self, id: ConnectionId, reason: CloseReason) {
+        self.dialing.remove(&id);
         if let Some((_, state)) = self.links.remove(&id) {
             state.send_modify(|state| state.ended = Some(reason));
         }
@@ -75,10 +87,12 @@ impl Transfer {
         id: ConnectionId,
         peer: PeerId,
         address: &Multiaddr,
+        gauge: Option<Gauge>,
     ) -> Result<Handler, ConnectionDenied> {
         let transport = TransportKind::of(address)
             .ok_or_else(|| ConnectionDenied::new(UnknownTransport(address.clone())))?;
-        let ends = Link::open(id, peer, without_peer(address), transport, self.commands.clone());
+        let route = LinkRoute { peer, address: without_peer(address), transport, gauge };
+        let ends = Link::open(id, route, self.commands.clone());
         self.links.insert(id, (ends.link.clone(), ends.state.clone()));
         Ok(Handler::new(ends, self.inbound.clone()))
     }
@@ -96,10 +110,11 @@ impl NetworkBehaviour for Transfer {
         &mut self,
         id: ConnectionId,
         peer: PeerId,
-        _: &Multiaddr,
+        local: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.add(id, peer, remote)
+        let gauge = self.gauges.take_accepted(local, remote);
+        self.add(id, peer, remote, gauge)
     }
 
     fn handle_established_outbound_connection(
@@ -110,7 +125,8 @@ impl NetworkBehaviour for Transfer {
         _: Endpoint,
         _: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.add(id, peer, remote)
+        let gauge = self.dialing.remove(&id).and_then(|dialed| dialed.gauge());
+        self.add(id, peer, remote, gauge)
     }
 
     fn on_swarm_event(&mut self, _: FromSwarm<'_>) {}

@@ -11,22 +11,27 @@ use libp2p_core::{
 };
 use libp2p_identity::{Keypair, PeerId};
 
-use crate::{quic, setup::Deadlines, tcp::TcpTransport, tls::IdentityError};
+use crate::{
+    gauge::Gauges, quic, settings::ChannelSettings, setup::Deadlines, tcp::TcpTransport, tls::IdentityError,
+};
 
-/// Everything that listens and dials for one identity, for use in a swarm or alone. Every error it yields is
-/// an [`std::io::Error`] around a [`SetupError`](crate::SetupError).
+/// Everything that listens and dials for one identity, for use in a swarm or alone, and where it leaves the gauges of
+/// its connections. Every error it yields is an [`std::io::Error`] around a [`SetupError`](crate::SetupError).
 pub fn transport(
     identity: &Keypair,
     deadlines: Deadlines,
-) -> Result<Boxed<(PeerId, StreamMuxerBox)>, IdentityError> {
-    let tcp = TcpTransport::new(identity, deadlines)?;
+    settings: ChannelSettings,
+) -> Result<(Boxed<(PeerId, StreamMuxerBox)>, Gauges), IdentityError> {
+    let gauges = Gauges::default();
+    let tcp = TcpTransport::new(identity, deadlines, settings, gauges.clone())?;
     let either = OrTransport::new(tcp, quic::transport(identity, deadlines));
-    Ok(either
+    let boxed = either
         .map(|connected, _| match connected {
             Either::Left(connected) | Either::Right(connected) => connected,
         })
         .map_err(|error| error.into_inner())
-        .boxed())
+        .boxed();
+    Ok((boxed, gauges))
 }
 
 /// How the bytes of a connection travel.

@@ -1,0 +1,137 @@
+//! What a connection is asked for, and what it got.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use crate::limits::UDP_BUFFER_BYTES;
+
+/// A congestion controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Controller {
+    /// CUBIC (RFC 9438): slows down when something is lost.
+    Cubic,
+    /// BBR: goes by the rate and the round trips that it measures.
+    Bbr,
+}
+
+/// A word that names no congestion controller.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{}\" is no congestion controller, use cubic or bbr", ketch_protocol::path::escape(.0.as_bytes()))]
+pub struct ControllerNameError(String);
+
+impl Controller {
+    /// Its name, as Linux knows it too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
+}
+
+impl fmt::Display for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Controller {
+    type Err = ControllerNameError;
+
+    fn from_str(word: &str) -> Result<Self, ControllerNameError> {
+        match word {
+            "cubic" => Ok(Self::Cubic),
+            "bbr" => Ok(Self::Bbr),
+            other => Err(ControllerNameError(other.into())),
+        }
+    }
+}
+
+/// Who carries QUIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum QuicStack {
+    /// Our own transport.
+    #[default]
+    Own,
+    /// The stock `libp2p-quic`.
+    Stock,
+}
+
+/// What connections are asked for.
+#[derive(Debug, Clone)]
+pub struct ChannelSettings {
+    /// The congestion controller. Without one, TCP has that of the system and QUIC has CUBIC.
+    pub controller: Option<Controller>,
+    /// Length of a TCP socket's buffers, in bytes. Without it the system fits them to the path, within its limits.
+    pub tcp_buffer_bytes: Option<u32>,
+    /// Length of a UDP socket's buffers, in bytes.
+    pub udp_buffer_bytes: u32,
+    /// Who carries QUIC.
+    pub quic: QuicStack,
+}
+
+impl Default for ChannelSettings {
+    fn default() -> Self {
+        Self {
+            controller: None,
+            tcp_buffer_bytes: None,
+            udp_buffer_bytes: UDP_BUFFER_BYTES,
+            quic: QuicStack::default(),
+        }
+    }
+}
+
+/// The length of one buffer of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferSize {
+    /// What was asked for, in bytes.
+    pub asked: Option<u32>,
+    /// What it is now, in bytes, as the system says. Linux says twice what was asked for, as it counts what it keeps
+    /// for itself too.
+    pub effective: u32,
+    /// The most that the system gives, in bytes, where that is known.
+    pub limit: Option<u32>,
+}
+
+/// What a connection has, read back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effective {
+    /// The name of its congestion controller.
+    pub controller: String,
+    /// Where the system keeps what was written and not acknowledged.
+    pub send_buffer: BufferSize,
+    /// Where the system keeps what came and was not read.
+    pub receive_buffer: BufferSize,
+    /// Whether the system cuts large datagrams into packets, or the network card; of UDP only.
+    pub gso: Option<bool>,
+}
+
+/// What is known of the path of a connection. What the system does not tell is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathStatistics {
+    /// The smoothed round trip.
+    pub rtt: Option<Duration>,
+    /// The congestion window, in bytes.
+    pub window_bytes: Option<u64>,
+    /// Packets that were lost, or sent again.
+    pub lost_packets: Option<u64>,
+    /// Packets with content that were sent, those sent again included.
+    pub sent_packets: Option<u64>,
+    /// The latest rate of delivery, in bytes a second.
+    pub rate_bytes_per_s: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_is_read_back_from_its_name() {
+        for controller in [Controller::Cubic, Controller::Bbr] {
+            assert_eq!(controller.to_string().parse(), Ok(controller));
+        }
+        assert_eq!(
+            "reno\n".parse::<Controller>().unwrap_err().to_string(),
+            "\"reno\\n\" is no congestion controller, use cubic or bbr"
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! The channels as whole transports, over loopback.
+
+mod pair;
+mod settings;
