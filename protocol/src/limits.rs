@@ -23,6 +23,9 @@ pub const ATTRIBUTES: usize = 256;
 /// Longest name of a share, in bytes: long enough for any, short enough for a line.
 pub const SHARE_NAME_BYTES: usize = 64;
 
+/// Longest name of a congestion controller, in bytes: `TCP_CA_NAME_MAX` of Linux.
+pub const CONTROLLER_NAME_BYTES: usize = 16;
+
 /// Most lines of rules of a selection: more than the longest `.gitignore` files in use have. With their tags
 /// and lengths (16 KiB) they fit one message.
 pub const RULES: usize = 4_096;

@@ -3,14 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use ketch_protocol::{
+    controller::Controller,
     difference::{Catalogue, CatalogueBuilder, RangeHash},
     limits::{BATCH_ENTRIES, DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Compression, Consent, Counts, Durability, Equality, Expand, Frames, Hashes, List,
-        Message, MessageError, Nodes, Offer, Parts, Pieces, Place, Policy, Propose, Refuse, Removal,
-        RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals,
-        Want, encode,
+        Ask, Batch, Claim, Compression, Congestion, Consent, Counts, Durability, Equality, Expand, Frames,
+        Hashes, List, Message, MessageError, Nodes, Offer, Parts, Pieces, Place, Policy, Propose, Refuse,
+        Removal, RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName,
+        TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -148,9 +149,26 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn propose() -> impl Strategy<Value = Propose> {
-    (any::<[u8; 16]>(), place(), selection(), policy()).prop_map(|(session, place, selection, policy)| {
-        Propose { version: VERSION, session: SessionId(session), place, selection, policy }
-    })
+    (any::<[u8; 16]>(), place(), selection(), policy(), controller()).prop_map(
+        |(session, place, selection, policy, controller)| Propose {
+            version: VERSION,
+            session: SessionId(session),
+            place,
+            selection,
+            policy,
+            controller,
+        },
+    )
+}
+
+fn controller() -> impl Strategy<Value = Option<Controller>> {
+    select(&[None, Some(Controller::Cubic), Some(Controller::Bbr)])
+}
+
+fn congestion() -> impl Strategy<Value = Option<Congestion>> {
+    proptest::option::of(
+        ("[a-z]{0,16}", ".{0,20}").prop_map(|(controller, problem)| Congestion { controller, problem }),
+    )
 }
 
 fn claim() -> impl Strategy<Value = Claim> {
@@ -169,8 +187,8 @@ fn ask() -> impl Strategy<Value = Ask> {
         (Consent::Given, TargetView::Comparable, false),
         (Consent::Given, TargetView::Comparable, true),
     ];
-    (any::<[u8; 16]>(), claim(), select(views.to_vec()), selection()).prop_map(
-        |(session, claim, (consent, target, preview), selection)| Ask {
+    (any::<[u8; 16]>(), claim(), select(views.to_vec()), selection(), controller(), congestion()).prop_map(
+        |(session, claim, (consent, target, preview), selection, controller, congestion)| Ask {
             version: VERSION,
             session: SessionId(session),
             claim,
@@ -178,6 +196,8 @@ fn ask() -> impl Strategy<Value = Ask> {
             target,
             selection,
             preview,
+            controller,
+            congestion,
         },
     )
 }
@@ -208,6 +228,7 @@ fn propose_what(ask: &Ask) -> Propose {
         place: Place { share: ShareName::parse("photos").unwrap(), path: None },
         selection: Selection::default(),
         policy: Policy { preview: ask.preview, ..Policy::default() },
+        controller: None,
     }
 }
 
@@ -252,8 +273,8 @@ fn message() -> impl Strategy<Value = Message> {
     });
     let refuse = (select(Reason::ALL), proptest::option::of(path()), ".{0,20}")
         .prop_map(|(reason, path, detail)| Refuse { reason, path, detail });
-    let offer = proptest::option::of(totals())
-        .prop_map(|estimate| Message::Offer(Offer { version: VERSION, estimate }));
+    let offer = (proptest::option::of(totals()), congestion())
+        .prop_map(|(estimate, congestion)| Message::Offer(Offer { version: VERSION, estimate, congestion }));
     let want = (few_runs(), few_runs(), vec(parts(), 0..3), few_runs(), pieces(), pieces()).prop_map(
         |(content, digest, parts, delta, lists, pieces)| {
             Message::Want(Want { content, digest, parts, delta, lists, pieces })
@@ -539,7 +560,7 @@ proptest! {
         } else {
             Receiver::new(ask.clone())
         };
-        let offer = Message::Offer(Offer { version: VERSION, estimate: None });
+        let offer = Message::Offer(Offer { version: VERSION, estimate: None, congestion: None });
         let mut inputs: Vec<Input> =
             [offer].into_iter().chain(messages).rev().map(Input::Message).collect();
         // What answers a proposal is said before the offer is heard.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::executor::block_on;
 use ketch_protocol::{
     chunk::{Name, Part},
+    controller::Controller,
     delta::Grain,
     difference::RangeHash,
     hash::{ContentHash, Hasher},
@@ -13,9 +14,9 @@ use ketch_protocol::{
     limits::{self, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Compression, Consent, Counts, Durability, Expand, Frames, Hashes, List, Message,
-        Nodes, Offer, Pieces, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules, Run,
-        Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
+        Ask, Batch, Claim, Compression, Congestion, Consent, Counts, Durability, Expand, Frames, Hashes,
+        List, Message, Nodes, Offer, Pieces, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root,
+        Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -73,6 +74,8 @@ fn the_ask() -> Ask {
         target: TargetView::Occupied,
         selection: Selection::default(),
         preview: false,
+        controller: None,
+        congestion: None,
     }
 }
 
@@ -123,7 +126,7 @@ fn said_by_receiver() -> Vec<Message> {
 
 fn said_by_sender() -> Vec<Message> {
     vec![
-        Message::Offer(Offer { version: VERSION, estimate: Some(TOTALS) }),
+        Message::Offer(Offer { version: VERSION, estimate: Some(TOTALS), congestion: None }),
         Message::Manifest(Batch { first: EntryId(0), entries: entries(), problems: vec![pipe()] }),
         Message::ManifestEnd(TOTALS),
         Message::Farewell,
@@ -148,6 +151,7 @@ fn others() -> Vec<Message> {
         }),
         Message::Ask(an_ask_for_a_share()),
         Message::Propose(a_proposal()),
+        Message::Offer(Offer { version: VERSION, estimate: None, congestion: Some(no_bbr()) }),
         Message::Root(Root {
             hash: RangeHash([0xc0; 16]),
             levels: 1,
@@ -188,8 +192,13 @@ fn an_ask_for_a_share() -> Ask {
             ..Selection::default()
         },
         preview: true,
+        controller: Some(Controller::Bbr),
         ..the_ask()
     }
+}
+
+fn no_bbr() -> Congestion {
+    Congestion { controller: "cubic".into(), problem: "no bbr here".into() }
 }
 
 fn a_proposal() -> Propose {
@@ -205,6 +214,7 @@ fn a_proposal() -> Propose {
             durability: Durability::Session,
             ..Policy::default()
         },
+        controller: Some(Controller::Cubic),
     }
 }
 
@@ -470,6 +480,7 @@ fn the_document_names_every_limit_with_its_value() {
         ("ATTRIBUTE_BYTES", limits::ATTRIBUTE_BYTES as u64),
         ("ATTRIBUTES", limits::ATTRIBUTES as u64),
         ("SHARE_NAME_BYTES", limits::SHARE_NAME_BYTES as u64),
+        ("CONTROLLER_NAME_BYTES", limits::CONTROLLER_NAME_BYTES as u64),
         ("RULES", limits::RULES as u64),
         ("RULES_BYTES", limits::RULES_BYTES as u64),
         ("MESSAGE_BYTES", limits::MESSAGE_BYTES as u64),

@@ -8,7 +8,7 @@ use clap::{
     Args, Parser, Subcommand, ValueEnum, builder::OsStringValueParser, builder::TypedValueParser as _,
 };
 use ketch::{
-    swarm::{Multiaddr, PeerId, TransportKind},
+    swarm::{ChannelSettings, Controller, Multiaddr, PeerId, TransportKind},
     transfer::Layout,
     tree::Durability,
     trust::{PeerName, PeerReference, Rights, lifetime::Lifetime},
@@ -101,6 +101,10 @@ pub(crate) struct Send {
     #[arg(long, value_name = "TIME")]
     pub(crate) expires: Option<Lifetime>,
 
+    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
+    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
+    pub(crate) controller: ControllerName,
+
     /// Print events as one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
@@ -132,6 +136,10 @@ pub(crate) struct Receive {
     #[arg(long, short)]
     pub(crate) yes: bool,
 
+    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
+    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
+    pub(crate) controller: ControllerName,
+
     /// Print events as one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
@@ -155,6 +163,10 @@ pub(crate) struct Serve {
     /// Listen here instead of on every interface; may be given several times
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<Multiaddr>,
+
+    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
+    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
+    pub(crate) controller: ControllerName,
 
     /// Print events as one JSON object a line
     #[arg(long)]
@@ -306,6 +318,28 @@ impl From<DurabilityName> for Durability {
             DurabilityName::Session => Self::Session,
             DurabilityName::File => Self::File,
         }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ControllerName {
+    /// The one that the system uses
+    Auto,
+    /// Slows down when something is lost
+    Cubic,
+    /// Goes by the rate that it measures
+    Bbr,
+}
+
+impl ControllerName {
+    /// What connections are asked for.
+    pub(crate) fn settings(self) -> ChannelSettings {
+        let controller = match self {
+            Self::Auto => None,
+            Self::Cubic => Some(Controller::Cubic),
+            Self::Bbr => Some(Controller::Bbr),
+        };
+        ChannelSettings { controller, ..ChannelSettings::default() }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Events as NDJSON: one object a line, each with an `event`. `docs/events.md` is the schema.
 
 use ketch::{
-    transfer::{Direction, Event, Progress, Report},
+    swarm::{BufferSize, Controller, Effective, PathStatistics},
+    transfer::{ChannelReport, Direction, Event, Progress, Report},
     tree::{Undone, Unfinished},
 };
 use ketch_protocol::{
-    message::{Counts, Totals},
+    message::{Congestion, Counts, Totals},
     path::{EntryPath, escape},
     problem::Problem,
 };
@@ -20,6 +21,8 @@ pub(super) fn event(event: &Event) -> Option<Value> {
             "peer_id": route.peer.to_string(),
             "transport": route.transport.to_string(),
             "address": route.address.to_string(),
+            "controller": controller(route.asked, route.effective.as_ref()),
+            "buffers": route.effective.as_ref().map(buffers),
         }),
         Event::TurnedAway { peer, why } => {
             json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })
@@ -78,7 +81,48 @@ fn report_of(report: &Report) -> Value {
     fields["planned_bytes"] = report.planned_bytes.into();
     fields["ready_s"] = report.ready.as_secs_f64().into();
     fields["durable_s"] = report.durable.as_secs_f64().into();
+    fields["channel"] = channel(&report.channel);
     fields
+}
+
+fn channel(channel: &ChannelReport) -> Value {
+    let ChannelReport { transport, asked, effective, peer, statistics, connections } = channel;
+    let peer = peer.as_ref().map(|Congestion { controller, problem }| {
+        let got = (!controller.is_empty()).then(|| escape(controller.as_bytes()).to_string());
+        let problem = (!problem.is_empty()).then(|| escape(problem.as_bytes()).to_string());
+        json!({ "got": got, "problem": problem })
+    });
+    json!({
+        "transport": transport.to_string(),
+        "connections": connections,
+        "controller": controller(*asked, effective.as_ref()),
+        "peer_controller": peer,
+        "buffers": effective.as_ref().map(buffers),
+        "path": statistics.as_ref().map(path_statistics),
+    })
+}
+
+fn controller(asked: Option<Controller>, effective: Option<&Effective>) -> Value {
+    json!({
+        "asked": asked.map(Controller::name),
+        "got": effective.map(|effective| escape(effective.controller.as_bytes()).to_string()),
+    })
+}
+
+fn buffers(effective: &Effective) -> Value {
+    let buffer = |BufferSize { asked, effective, limit }: BufferSize| json!({ "asked": asked, "effective": effective, "limit": limit });
+    json!({ "send": buffer(effective.send_buffer), "receive": buffer(effective.receive_buffer) })
+}
+
+fn path_statistics(statistics: &PathStatistics) -> Value {
+    let PathStatistics { rtt, window_bytes, lost_packets, sent_packets, rate_bytes_per_s } = statistics;
+    json!({
+        "rtt_s": rtt.map(|rtt| rtt.as_secs_f64()),
+        "window_bytes": window_bytes,
+        "lost_packets": lost_packets,
+        "sent_packets": sent_packets,
+        "rate_bytes_per_s": rate_bytes_per_s,
+    })
 }
 
 /// What is kept of large files that are not whole yet.

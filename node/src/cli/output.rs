@@ -9,11 +9,12 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ketch::{
     swarm::TransportKind,
-    transfer::{Change, Event, Progress, Report},
+    transfer::{Change, Event, Progress, Report, Route},
     tree::Unfinished,
 };
 use ketch_protocol::{
-    message::{Counts, Totals},
+    message::{Congestion, Counts, Totals},
+    path::escape,
     session::SessionError,
 };
 use serde_json::Value;
@@ -92,10 +93,7 @@ impl Output {
         match event {
             Event::Connected(route) => {
                 self.transport = Some(route.transport);
-                self.say(&format!(
-                    "connected to {} over {} at {}",
-                    route.peer, route.transport, route.address
-                ));
+                self.say(&route_line(route));
             }
             Event::Counted(totals) => {
                 self.estimate = Some(*totals);
@@ -159,6 +157,14 @@ impl Output {
                 None => summary_line(self.side, report),
             }),
         }
+        self.warn(report);
+    }
+
+    /// Says what the other side could not do.
+    fn warn(&self, report: &Report) {
+        if let Some(line) = controller_warning(report) {
+            self.say(&line);
+        }
     }
 
     /// Says what is kept of large files that are not whole yet.
@@ -186,6 +192,7 @@ impl Output {
                 if !matches!(self.form, Form::Json) {
                     print_result(&summary_line(self.side, report));
                 }
+                self.warn(report);
             }
             Err(error) => self.say(&format!("the session with {peer} ended: {error}")),
         }
@@ -307,6 +314,24 @@ fn time_left(progress: &Progress, all: Totals, elapsed: Duration) -> Option<Dura
     Some(elapsed.mul_f64(left as f64 / progress.moved_bytes as f64))
 }
 
+/// `connected to PEER over tcp with cubic at ADDR`.
+fn route_line(route: &Route) -> String {
+    let Route { peer, transport, address, effective, .. } = route;
+    let controller = effective.as_ref().map(|effective| format!(" with {}", effective.controller));
+    format!("connected to {peer} over {transport}{} at {address}", controller.unwrap_or_default())
+}
+
+/// Why the other side has another congestion controller than it was asked for.
+fn controller_warning(report: &Report) -> Option<String> {
+    let Congestion { controller, problem } = report.channel.peer.as_ref()?;
+    if problem.is_empty() {
+        return None;
+    }
+    let name = if controller.is_empty() { "another congestion controller" } else { controller };
+    let (name, problem) = (escape(name.as_bytes()), escape(problem.as_bytes()));
+    Some(format!("warning: the other side has {name}: {problem}"))
+}
+
 pub(crate) fn summary_line(side: Side, report: &Report) -> String {
     let Counts { listed, sent, kept, skipped, failed, removed, problems: _ } = report.counts;
     let verb = match side {
@@ -364,6 +389,8 @@ pub(crate) fn print_json(value: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use ketch::{swarm::Controller, transfer::ChannelReport};
+
     use super::*;
 
     fn progress(moved_bytes: u64, list_complete: bool) -> Progress {
@@ -373,6 +400,17 @@ mod tests {
             counts: Counts { sent: 3, kept: 1, ..Counts::default() },
             moved_bytes,
             found_bytes: 0,
+        }
+    }
+
+    fn channel(problem: &str) -> ChannelReport {
+        ChannelReport {
+            transport: TransportKind::Tcp,
+            asked: Some(Controller::Bbr),
+            effective: None,
+            peer: Some(Congestion { controller: "cubic".into(), problem: problem.into() }),
+            statistics: None,
+            connections: 1,
         }
     }
 
@@ -418,9 +456,16 @@ mod tests {
             unsettled: 0,
             ready,
             durable,
+            channel: channel("the system has no bbr\n"),
         };
         let expected = "stored 2 of 5 entries, 1 kept, 1 skipped, 1 failed: \
                         1.0 kB in 1.000 s (1.0 kB/s), durable after 2.000 s";
         assert_eq!(summary_line(Side::Receiver, &report), expected);
+        assert_eq!(
+            controller_warning(&report).unwrap(),
+            "warning: the other side has cubic: the system has no bbr\\n"
+        );
+        let report = Report { channel: channel(""), ..report };
+        assert_eq!(controller_warning(&report), None);
     }
 }

@@ -25,7 +25,8 @@ use super::{
 pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::Result<Exit> {
     let ticket = read_ticket(&command.ticket)?;
     let stop = stop_on_signal()?;
-    let (node, mut inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
+    let options = NodeOptions { settings: command.controller.settings(), ..NodeOptions::default() };
+    let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Receiver, command.json);
     let request = request(&command, ticket);

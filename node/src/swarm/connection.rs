@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use ketch_channel::{Gauge, TransportKind, limits::OPEN_STREAMS};
+use ketch_channel::{Controller, Gauge, TransportKind, limits::OPEN_STREAMS};
 use libp2p::{
     Multiaddr, PeerId, StreamProtocol,
     swarm::{self, ConnectionId},
@@ -72,6 +72,11 @@ impl Connection {
     /// How the bytes travel.
     pub fn transport(&self) -> TransportKind {
         self.link.route.transport
+    }
+
+    /// The congestion controller that this node asks for on its connections.
+    pub fn asked_controller(&self) -> Option<Controller> {
+        self.link.route.asked
     }
 
     /// What the connection is asked, got and does; `None` where its transport tells nothing.
@@ -175,6 +180,7 @@ pub(super) struct LinkRoute {
     pub(super) peer: PeerId,
     pub(super) address: Multiaddr,
     pub(super) transport: TransportKind,
+    pub(super) asked: Option<Controller>,
     pub(super) gauge: Option<Gauge>,
 }
 

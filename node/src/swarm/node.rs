@@ -109,7 +109,7 @@ impl Node {
         let (inbound, arriving) = mpsc::channel(INBOUND_QUEUE);
         check_listening(&options)?;
         let (transport, gauges) = transport(&keypair, options.deadlines, options.settings.clone())?;
-        let transfer = Transfer::new(inbound, commands.downgrade(), gauges);
+        let transfer = Transfer::new(inbound, commands.downgrade(), options.settings.controller, gauges);
         let mut swarm = swarm(&keypair, transport, transfer, &options);
         listen(&mut swarm, &options).await?;
         let (addresses, listened) = watch::channel(swarm.listeners().cloned().collect());

@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use ketch_channel::{DialedGauge, Gauge, Gauges, TransportKind};
+use ketch_channel::{Controller, DialedGauge, Gauge, Gauges, TransportKind};
 use libp2p::{
     Multiaddr, PeerId,
     core::{Endpoint, transport::PortUse},
@@ -31,6 +31,8 @@ pub(super) struct Transfer {
     inbound: mpsc::Sender<(Connection, Stream)>,
     commands: mpsc::WeakSender<Command>,
     links: HashMap<ConnectionId, (Arc<Link>, watch::Sender<LinkState>)>,
+    /// What every connection is asked for.
+    asked: Option<Controller>,
     gauges: Gauges,
     /// The gauges of connections that are being dialed.
     dialing: HashMap<ConnectionId, DialedGauge>,
@@ -45,9 +47,10 @@ impl Transfer {
     pub(super) fn new(
         inbound: mpsc::Sender<(Connection, Stream)>,
         commands: mpsc::WeakSender<Command>,
+        asked: Option<Controller>,
         gauges: Gauges,
     ) -> Self {
-        Self { inbound, commands, links: HashMap::new(), gauges, dialing: HashMap::new() }
+        Self { inbound, commands, links: HashMap::new(), asked, gauges, dialing: HashMap::new() }
     }
 
     /// Notes that a connection is being dialed, as soon as that was started.
@@ -91,7 +94,8 @@ impl Transfer {
     ) -> Result<Handler, ConnectionDenied> {
         let transport = TransportKind::of(address)
             .ok_or_else(|| ConnectionDenied::new(UnknownTransport(address.clone())))?;
-        let route = LinkRoute { peer, address: without_peer(address), transport, gauge };
+        let address = without_peer(address);
+        let route = LinkRoute { peer, address, transport, asked: self.asked, gauge };
         let ends = Link::open(id, route, self.commands.clone());
         self.links.insert(id, (ends.link.clone(), ends.state.clone()));
         Ok(Handler::new(ends, self.inbound.clone()))

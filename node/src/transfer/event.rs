@@ -10,7 +10,8 @@ use ketch_protocol::{
 };
 use tokio::sync::oneshot;
 
-use crate::swarm::{Connection, Multiaddr, PeerId, TransportKind};
+use super::channel::{ChannelReport, effective};
+use crate::swarm::{Connection, Controller, Effective, Multiaddr, PeerId, TransportKind};
 
 /// Something happened in a transfer.
 #[derive(Debug)]
@@ -138,6 +139,10 @@ pub struct Route {
     pub transport: TransportKind,
     /// Its address on this connection.
     pub address: Multiaddr,
+    /// The congestion controller that was asked for on this side.
+    pub asked: Option<Controller>,
+    /// What this side has; `None` where its transport does not tell.
+    pub effective: Option<Effective>,
 }
 
 impl Route {
@@ -147,6 +152,8 @@ impl Route {
             peer: connection.peer(),
             transport: connection.transport(),
             address: connection.remote_address().clone(),
+            asked: connection.asked_controller(),
+            effective: effective(connection),
         }
     }
 }
@@ -197,4 +204,6 @@ pub struct Report {
     /// From then until everything was as durable as asked; the sender takes the word of the
     /// receiver for it.
     pub durable: Duration,
+    /// What the connection was asked for, and got.
+    pub channel: ChannelReport,
 }

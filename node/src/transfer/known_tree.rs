@@ -109,6 +109,8 @@ impl KnownTree {
             place: place.clone(),
             selection: selection.clone(),
             policy: policy.clone(),
+            // It changes nothing of what the two hold.
+            controller: None,
         };
         let terms = encode(&Message::Propose(terms));
         let pair =

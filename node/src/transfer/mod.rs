@@ -8,6 +8,7 @@
 
 mod arrivals;
 mod beside;
+mod channel;
 mod checkpoints;
 mod connect;
 mod data_in;
@@ -45,6 +46,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ketch_protocol::message::SessionId;
 
+pub use channel::ChannelReport;
 pub use error::{ConnectError, OfferError, ReceiveError, ServeError, SyncError};
 pub use event::{Change, Consultation, Direction, Event, Progress, Report, Route, ServeEvent};
 pub use known_tree::OpenError;

@@ -69,7 +69,7 @@ pub async fn receive(
     // Nobody listens to events any more: the session goes on without them.
     let _ = events.send(Event::Connected(Route::of(&connection))).await;
     let stream = open_control(&connection).await?;
-    let ask = ask(&request, view)?;
+    let ask = ask(&request, view, &connection)?;
     let router = Router::default();
     let data = router.register(connection.peer(), ask.session).expect("it is the only session");
     let mut arrivals = Arrivals::new(inbound, router);
@@ -102,14 +102,14 @@ async fn tell(node: &Node, request: &ReceiveRequest, error: &TargetError) -> Res
     let connection = dial(node, &request.ticket, request.transport).await?;
     let mut line = Line::new(open_control(&connection).await?);
     let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-    line.say(&Message::Ask(ask(request, TargetView::Occupied)?));
+    line.say(&Message::Ask(ask(request, TargetView::Occupied, &connection)?));
     line.say(&Message::Refuse(Stop::new(error.reason(), format_args!("{error}{cause}")).into()));
     line.leave(Leave::WhenHeard).await;
     connection.close().await;
     Ok(())
 }
 
-fn ask(request: &ReceiveRequest, target: TargetView) -> Result<Ask, ReceiveError> {
+fn ask(request: &ReceiveRequest, target: TargetView, connection: &Connection) -> Result<Ask, ReceiveError> {
     let session = super::random_session().map_err(ReceiveError::Random)?;
     Ok(Ask {
         version: VERSION,
@@ -119,6 +119,8 @@ fn ask(request: &ReceiveRequest, target: TargetView) -> Result<Ask, ReceiveError
         target,
         selection: Selection::default(),
         preview: false,
+        controller: connection.asked_controller(),
+        congestion: None,
     })
 }
 

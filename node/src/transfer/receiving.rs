@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     arrivals::{DataStream, DataStreams, SESSION_STREAMS},
+    channel::ChannelReport,
     checkpoints::{self, Checkpoints},
     data_in::bring,
     event::{Change, Consultation, Event, Progress, Report},
@@ -87,6 +88,7 @@ pub(super) struct Receiving {
     /// Changes to be told before anything else.
     changes: Vec<(Change, EntryPath)>,
     pace: Pace,
+    channel: ChannelReport,
 }
 
 /// What is done with what is listed.
@@ -178,9 +180,12 @@ impl Receiving {
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
+        let mut channel = ChannelReport::of(&connection);
+        let congestion = channel.grant(&connection, propose.controller);
         let (mut receiver, _admit) = Receiver::answer(propose);
+        receiver.tell_congestion(congestion);
         let actions = receiver.handle(Input::Admitted { target: view }, Duration::ZERO);
-        Self::new(connection, receiver, actions, view, doing, free_bytes, events)
+        Self { channel, ..Self::new(connection, receiver, actions, view, doing, free_bytes, events) }
     }
 
     fn new(
@@ -192,7 +197,7 @@ impl Receiving {
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let began = Instant::now();
+        let (began, channel) = (Instant::now(), ChannelReport::of(&connection));
         Self {
             connection,
             view,
@@ -222,6 +227,7 @@ impl Receiving {
             itemize: false,
             changes: Vec::new(),
             pace: Pace::default(),
+            channel,
         }
     }
 
@@ -404,6 +410,7 @@ impl Receiving {
     }
 
     async fn offered(&mut self, offer: Offer) {
+        self.channel.peer = offer.congestion;
         let too_much = offer.estimate.filter(|estimate| estimate.bytes > self.free_bytes);
         if let (TargetView::Empty, Some(estimate)) = (self.view, too_much) {
             let detail = format!("{} bytes are offered, {} are free", estimate.bytes, self.free_bytes);
@@ -524,7 +531,17 @@ impl Receiving {
                 let Progress { moved_bytes, found_bytes, .. } = self.doing.moved();
                 let planned_bytes = self.receiver.planned_bytes();
                 let (unsettled, ready) = (self.unsettled, self.ready);
-                Ok(Report { counts, moved_bytes, found_bytes, planned_bytes, unsettled, ready, durable })
+                let channel = self.channel.measured(&self.connection);
+                Ok(Report {
+                    counts,
+                    moved_bytes,
+                    found_bytes,
+                    planned_bytes,
+                    unsettled,
+                    ready,
+                    durable,
+                    channel,
+                })
             }
             Ending::Failed(error) => {
                 let Doing::Store(store) = self.doing else {

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Layout,
+    channel::ChannelReport,
     data_out::{DataOut, Moved, bundle_streams},
     event::{Change, Event, Progress, Report},
     known_tree::{Ended, KnownTree},
@@ -103,6 +104,7 @@ pub(super) struct Sending {
     /// Whether every change of the target is told.
     itemize: bool,
     pace: Pace,
+    channel: ChannelReport,
 }
 
 impl Sending {
@@ -113,7 +115,7 @@ impl Sending {
         judge: Judge,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let began = Instant::now();
+        let (began, channel) = (Instant::now(), ChannelReport::of(&connection));
         Self {
             connection,
             layout,
@@ -135,6 +137,7 @@ impl Sending {
             unsettled: 0,
             itemize: false,
             pace: Pace::default(),
+            channel,
         }
     }
 
@@ -271,6 +274,9 @@ impl Sending {
         let peer = self.connection.peer();
         match self.judge.admit(ask).await {
             Ok(Admission { tree, estimate }) => {
+                let congestion = self.channel.grant(&self.connection, ask.controller);
+                self.sender.tell_congestion(congestion);
+                self.channel.peer = ask.congestion.clone();
                 self.start_streams(ask, &tree);
                 self.tree = Some(tree);
                 self.feed(Input::Admitted { estimate });
@@ -376,6 +382,7 @@ impl Sending {
                 unsettled: self.unsettled,
                 ready: elapsed,
                 durable: elapsed,
+                channel: self.channel.measured(&self.connection),
             }),
             Ending::Failed(error) => Err(error),
         }

@@ -171,7 +171,7 @@ impl Session {
 
     /// Opens the target of a proposal, if the peer may write there and nobody else does.
     async fn open(&self, propose: &Propose) -> Result<Opened, Denial> {
-        let Propose { version, session, place, policy, selection } = propose;
+        let Propose { version, session, place, policy, selection, controller: _ } = propose;
         let peer = self.connection.peer();
         if *version != VERSION {
             // The session says it better.

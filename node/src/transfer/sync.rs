@@ -118,7 +118,7 @@ impl Syncing<'_> {
         let session = random_session().map_err(SyncError::Random)?;
         let opened = self.open_target(session).await?;
         let (connection, stream) = self.connect().await?;
-        let ask = self.ask(session, opened.view);
+        let ask = self.ask(session, opened.view, &connection);
         let router = Router::default();
         let data = router.register(connection.peer(), ask.session).expect("it is the only session");
         let mut arrivals = Arrivals::new(self.inbound, router);
@@ -145,6 +145,7 @@ impl Syncing<'_> {
             place: self.request.place.clone(),
             selection: self.request.selection.clone(),
             policy: self.request.policy.clone(),
+            controller: connection.asked_controller(),
         };
         let sending = Sending::propose(connection.clone(), propose, source, self.events.clone());
         let sending = sending.itemizing(self.request.itemize).paced(self.pace.clone());
@@ -153,7 +154,7 @@ impl Syncing<'_> {
         result.map_err(|error| SyncError::Session { error, unfinished: Unfinished::default() })
     }
 
-    fn ask(&self, session: SessionId, target: TargetView) -> Ask {
+    fn ask(&self, session: SessionId, target: TargetView, connection: &Connection) -> Ask {
         Ask {
             version: VERSION,
             session,
@@ -162,6 +163,8 @@ impl Syncing<'_> {
             target,
             selection: self.request.selection.clone(),
             preview: self.request.policy.preview,
+            controller: connection.asked_controller(),
+            congestion: None,
         }
     }
 

@@ -47,7 +47,14 @@ fn place(path: &str) -> SharePlace {
 fn propose(path: &str, policy: Policy) -> Vec<u8> {
     let selection = Selection::default();
     let place = place(path);
-    encode(&Message::Propose(Propose { version: VERSION, session: SESSION, place, selection, policy }))
+    encode(&Message::Propose(Propose {
+        version: VERSION,
+        session: SESSION,
+        place,
+        selection,
+        policy,
+        controller: None,
+    }))
 }
 
 fn ask(comer: &PlayedReceiver, path: &str, target: TargetView) -> Vec<u8> {
@@ -129,11 +136,12 @@ async fn who_may_write_may_not_remove_by_any_message() {
 async fn proposed(comer: &PlayedReceiver, target: &str, session: SessionId) -> Control {
     let mut control = comer.control().await;
     let (selection, policy) = (Selection::default(), Policy::default());
-    let propose = Propose { version: VERSION, session, place: place(target), selection, policy };
+    let propose =
+        Propose { version: VERSION, session, place: place(target), selection, policy, controller: None };
     control.say(&Message::Propose(propose)).await;
     let asked = control.hear_until(|message| if let Message::Ask(ask) = message { Some(ask) } else { None });
     assert_eq!(asked.await.claim, Claim::Proposed);
-    control.say(&Message::Offer(Offer { version: VERSION, estimate: None })).await;
+    control.say(&Message::Offer(Offer { version: VERSION, estimate: None, congestion: None })).await;
     control
 }
 

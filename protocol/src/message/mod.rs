@@ -4,6 +4,7 @@
 //! described in `docs/wire-format.md`.
 
 mod comparison;
+mod congestion;
 mod fill;
 mod frame;
 mod policy;
@@ -15,6 +16,7 @@ mod wire;
 use std::fmt;
 
 pub use comparison::{Expand, List, Nodes, Root};
+pub use congestion::Congestion;
 pub use fill::Fill;
 pub(crate) use fill::RUN_BYTES;
 pub use frame::{Frames, encode};
@@ -24,6 +26,7 @@ pub use settled::{Counts, Fate, Settled};
 pub use share::{Claim, Place, ShareName, ShareNameError};
 
 use crate::{
+    controller::Controller,
     manifest::{Entry, EntryId},
     path::EntryPath,
     problem::{Problem, Reason},
@@ -151,6 +154,10 @@ pub struct Ask {
     pub selection: Selection,
     /// Whether nothing will be stored: what is settled is what would be. In answer to a proposal, as proposed.
     pub preview: bool,
+    /// The congestion controller that the sender should have on this connection. In answer to a proposal, none.
+    pub controller: Option<Controller>,
+    /// In answer to a proposal, what the receiver has on this connection.
+    pub congestion: Option<Congestion>,
 }
 
 /// The hello of a sender that dials.
@@ -166,6 +173,8 @@ pub struct Propose {
     pub selection: Selection,
     /// What is to become of the target.
     pub policy: Policy,
+    /// The congestion controller that the receiver should have on this connection.
+    pub controller: Option<Controller>,
 }
 
 /// Whether content may flow at once.
@@ -195,6 +204,8 @@ pub struct Offer {
     pub version: u32,
     /// What was counted when the offer was made; `None` while that is under way. The manifest decides.
     pub estimate: Option<Totals>,
+    /// What the sender has on this connection.
+    pub congestion: Option<Congestion>,
 }
 
 /// Why a side ends the session.

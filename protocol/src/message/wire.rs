@@ -16,11 +16,12 @@ use self::{
     },
 };
 use super::{
-    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Refuse, Run, Secret, SessionId,
-    TargetView, Totals,
+    Ask, Batch, Claim, Congestion, Consent, Counts, Message, MessageError, Offer, Refuse, Run, Secret,
+    SessionId, TargetView, Totals,
 };
 use crate::{
-    limits::{BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES},
+    controller::Controller,
+    limits::{BATCH_ENTRIES, BATCH_PROBLEMS, CONTROLLER_NAME_BYTES, DETAIL_BYTES},
     manifest::{Entry, EntryId},
     path::EntryPath,
     problem::{Cause, Problem, Reason, cut_detail},
@@ -91,14 +92,28 @@ struct WireAsk {
     selection: Option<WireSelection>,
     #[prost(bool, tag = "9")]
     preview: bool,
+    #[prost(uint32, tag = "10")]
+    controller: u32,
+    #[prost(message, optional, tag = "12")]
+    congestion: Option<WireCongestion>,
 }
 
-#[derive(Clone, Copy, PartialEq, ProstMessage)]
+#[derive(Clone, PartialEq, ProstMessage)]
 struct WireOffer {
     #[prost(uint32, tag = "1")]
     version: u32,
     #[prost(message, optional, tag = "2")]
     estimate: Option<WireTotals>,
+    #[prost(message, optional, tag = "3")]
+    congestion: Option<WireCongestion>,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireCongestion {
+    #[prost(string, tag = "1")]
+    controller: String,
+    #[prost(string, tag = "2")]
+    problem: String,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -173,9 +188,7 @@ impl From<&Message> for Envelope {
     fn from(message: &Message) -> Self {
         let body = match message {
             Message::Ask(ask) => Body::Ask(ask.into()),
-            Message::Offer(offer) => {
-                Body::Offer(WireOffer { version: offer.version, estimate: offer.estimate.map(Into::into) })
-            }
+            Message::Offer(offer) => Body::Offer(offer.into()),
             Message::Refuse(refuse) => Body::Refuse(WireRefuse {
                 reason: refuse.reason.code(),
                 path: refuse.path.as_ref().map(|path| path.as_bytes().to_vec()),
@@ -205,9 +218,7 @@ impl TryFrom<Envelope> for Message {
     fn try_from(envelope: Envelope) -> Result<Self, MessageError> {
         Ok(match envelope.body.ok_or(MessageError::Field("body"))? {
             Body::Ask(ask) => Self::Ask(ask.try_into()?),
-            Body::Offer(offer) => {
-                Self::Offer(Offer { version: offer.version, estimate: offer.estimate.map(Into::into) })
-            }
+            Body::Offer(offer) => Self::Offer(offer.try_into()?),
             Body::Refuse(refuse) => Self::Refuse(refuse.try_into()?),
             Body::Accept(Nothing {}) => Self::Accept,
             Body::Manifest(batch) => Self::Manifest(batch.try_into()?),
@@ -250,6 +261,8 @@ impl From<&Ask> for WireAsk {
             path,
             selection: selection_to_wire(&ask.selection),
             preview: ask.preview,
+            controller: controller_to_wire(ask.controller),
+            congestion: ask.congestion.as_ref().map(Into::into),
         }
     }
 }
@@ -275,7 +288,68 @@ impl TryFrom<WireAsk> for Ask {
             target,
             selection: selection_from_wire(ask.selection)?,
             preview: ask.preview,
+            controller: controller_from_wire(ask.controller)?,
+            congestion: ask.congestion.map(TryInto::try_into).transpose()?,
         })
+    }
+}
+
+impl From<&Offer> for WireOffer {
+    fn from(offer: &Offer) -> Self {
+        Self {
+            version: offer.version,
+            estimate: offer.estimate.map(Into::into),
+            congestion: offer.congestion.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<WireOffer> for Offer {
+    type Error = MessageError;
+
+    fn try_from(offer: WireOffer) -> Result<Self, MessageError> {
+        Ok(Self {
+            version: offer.version,
+            estimate: offer.estimate.map(Into::into),
+            congestion: offer.congestion.map(TryInto::try_into).transpose()?,
+        })
+    }
+}
+
+/// 0 for none.
+fn controller_to_wire(controller: Option<Controller>) -> u32 {
+    match controller {
+        None => 0,
+        Some(Controller::Cubic) => 1,
+        Some(Controller::Bbr) => 2,
+    }
+}
+
+fn controller_from_wire(controller: u32) -> Result<Option<Controller>, MessageError> {
+    match controller {
+        0 => Ok(None),
+        1 => Ok(Some(Controller::Cubic)),
+        2 => Ok(Some(Controller::Bbr)),
+        _ => Err(MessageError::Field("congestion controller")),
+    }
+}
+
+impl From<&Congestion> for WireCongestion {
+    fn from(congestion: &Congestion) -> Self {
+        Self { controller: congestion.controller.clone(), problem: cut_detail(congestion.problem.clone()) }
+    }
+}
+
+impl TryFrom<WireCongestion> for Congestion {
+    type Error = MessageError;
+
+    fn try_from(WireCongestion { controller, problem }: WireCongestion) -> Result<Self, MessageError> {
+        check_count(
+            controller.len() as u64,
+            CONTROLLER_NAME_BYTES as u64,
+            "name of a congestion controller",
+        )?;
+        Ok(Self { controller, problem: parse_detail(problem)? })
     }
 }
 

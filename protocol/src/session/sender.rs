@@ -13,7 +13,9 @@ use crate::{
     difference::Catalogue,
     limits::{CONSENT_TIMEOUT_S, HELLO_TIMEOUT_S, SILENCE_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
-    message::{Ask, Claim, Consent, Counts, Fate, List, Message, Offer, Propose, Run, TargetView, Totals},
+    message::{
+        Ask, Claim, Congestion, Consent, Counts, Fate, List, Message, Offer, Propose, Run, TargetView, Totals,
+    },
     path::EntryPath,
     problem::{Problem, Reason},
 };
@@ -126,6 +128,8 @@ pub struct Sender {
     state: State,
     clock: Clock,
     proposed: Option<Propose>,
+    /// To be said in the offer.
+    congestion: Option<Congestion>,
 }
 
 #[derive(Debug, Default)]
@@ -154,6 +158,11 @@ impl Sender {
     pub fn propose(propose: Propose) -> (Self, Actions) {
         let sender = Self { proposed: Some(propose.clone()), ..Self::default() };
         (sender, vec![Action::Send(Message::Propose(propose))])
+    }
+
+    /// What this side has on the connection, to be said in the offer. To be known before the receiver is admitted.
+    pub fn tell_congestion(&mut self, congestion: Congestion) {
+        self.congestion = Some(congestion);
     }
 
     /// Handles one input; `now` is the time since the session began.
@@ -305,7 +314,8 @@ impl Sender {
             }
         };
         self.enter(admitted, now);
-        vec![Action::Send(Message::Offer(Offer { version: VERSION, estimate })), scan]
+        let offer = Offer { version: VERSION, estimate, congestion: self.congestion.take() };
+        vec![Action::Send(Message::Offer(offer)), scan]
     }
 
     fn catalogued(&mut self, catalogue: Arc<Catalogue>, problems: Vec<Problem>, now: Duration) -> Actions {

@@ -49,6 +49,8 @@ pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
         target,
         selection: Selection::default(),
         preview: false,
+        controller: None,
+        congestion: None,
     }
 }
 
@@ -89,6 +91,7 @@ impl World {
             place: share(),
             selection: Selection::default(),
             policy,
+            controller: None,
         }));
         world
     }

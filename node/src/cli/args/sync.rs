@@ -9,7 +9,7 @@ use ketch::{
 };
 use ketch_protocol::{message::RemovalLimit, path::escape};
 
-use super::DurabilityName;
+use super::{ControllerName, DurabilityName};
 
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
@@ -108,6 +108,10 @@ pub(crate) struct Sync {
     /// How long to try again after a connection was lost
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     pub(crate) retry_for: Duration,
+
+    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
+    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
+    pub(crate) controller: ControllerName,
 
     /// Print events as one JSON object a line
     #[arg(long)]

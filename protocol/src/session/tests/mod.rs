@@ -47,6 +47,8 @@ fn ask(consent: Consent, target: TargetView) -> Ask {
         target,
         selection: Selection::default(),
         preview: false,
+        controller: None,
+        congestion: None,
     }
 }
 
@@ -58,6 +60,7 @@ fn proposal(policy: Policy) -> Propose {
         place: Place { share: ShareName::parse("photos").unwrap(), path: None },
         selection: Selection::default(),
         policy,
+        controller: None,
     }
 }
 
@@ -67,7 +70,7 @@ fn answer(target: TargetView) -> Ask {
 }
 
 fn offer() -> Message {
-    Message::Offer(Offer { version: VERSION, estimate: None })
+    Message::Offer(Offer { version: VERSION, estimate: None, congestion: None })
 }
 
 fn batch(first: u64, entries: &[Entry]) -> Message {
