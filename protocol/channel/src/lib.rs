@@ -8,6 +8,7 @@ mod controller;
 mod diagnosis;
 mod gauge;
 pub mod limits;
+mod mux;
 mod quic;
 mod settings;
 mod setup;

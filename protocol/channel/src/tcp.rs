@@ -13,7 +13,6 @@ use std::{
 use futures::{
     FutureExt,
     future::{BoxFuture, Either, Ready},
-    io::BufWriter,
 };
 use libp2p_core::{
     Multiaddr, Transport,
@@ -30,7 +29,7 @@ use multistream_select::{dialer_select_proto, listener_select_proto};
 
 use crate::{
     gauge::{Gauges, Held, Place},
-    limits::{WRITE_BUFFER_BYTES, YAMUX_STREAMS},
+    mux::{self, Multiplexer, Role},
     settings::ChannelSettings,
     setup::{Budget, Deadlines, SetupCause, SetupError, Step},
     socket::Socket,
@@ -41,7 +40,7 @@ type Connected = (PeerId, StreamMuxerBox);
 type Secured =
     Either<futures_rustls::TlsStream<Negotiated<Socket>>, libp2p_noise::Output<Negotiated<Socket>>>;
 
-type Multiplexer = libp2p_yamux::Muxer<BufWriter<Negotiated<Secured>>>;
+type Multiplexed = Multiplexer<Negotiated<Secured>>;
 
 /// The TCP transport for one identity.
 pub(crate) struct TcpTransport {
@@ -206,24 +205,14 @@ async fn accept_security(
     Ok((peer, Either::Right(stream)))
 }
 
-async fn dial_multiplexer(secured: Secured) -> io::Result<Multiplexer> {
-    let yamux = yamux();
-    let (name, negotiated) = dialer_select_proto(secured, yamux.protocol_info(), Version::V1Lazy).await?;
-    let gathered = BufWriter::with_capacity(WRITE_BUFFER_BYTES, negotiated);
-    yamux.upgrade_outbound(gathered, name).await
+async fn dial_multiplexer(secured: Secured) -> io::Result<Multiplexed> {
+    let (_, negotiated) = dialer_select_proto(secured, [mux::PROTOCOL], Version::V1Lazy).await?;
+    Ok(Multiplexer::new(negotiated, Role::Dialer))
 }
 
-async fn accept_multiplexer(secured: Secured) -> io::Result<Multiplexer> {
-    let yamux = yamux();
-    let (name, negotiated) = listener_select_proto(secured, yamux.protocol_info())
+async fn accept_multiplexer(secured: Secured) -> io::Result<Multiplexed> {
+    let (_, negotiated) = listener_select_proto(secured, [mux::PROTOCOL])
         .await
         .map_err(<io::Error as From<NegotiationError>>::from)?;
-    let gathered = BufWriter::with_capacity(WRITE_BUFFER_BYTES, negotiated);
-    yamux.upgrade_inbound(gathered, name).await
-}
-
-fn yamux() -> libp2p_yamux::Config {
-    let mut config = libp2p_yamux::Config::default();
-    config.set_max_num_streams(YAMUX_STREAMS);
-    config
+    Ok(Multiplexer::new(negotiated, Role::Listener))
 }
