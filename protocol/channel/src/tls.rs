@@ -118,6 +118,8 @@ fn server_config(provider: Arc<CryptoProvider>, certified: Arc<Certified>) -> Re
         .with_cert_resolver(certified);
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.ignore_client_order = true;
+    // Nobody resumes: a ticket would be made, sent and read for nothing.
+    config.send_tls13_tickets = 0;
     Ok(config)
 }
 

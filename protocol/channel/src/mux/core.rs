@@ -57,8 +57,7 @@ pub(super) struct End {
 
 impl End {
     pub(super) fn error(&self) -> io::Error {
-        // A kind alone is said in other words where it is shown.
-        if self.why.is_empty() { self.kind.into() } else { io::Error::new(self.kind, self.why.clone()) }
+        io::Error::new(self.kind, self.why.clone())
     }
 }
 

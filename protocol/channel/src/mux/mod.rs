@@ -28,7 +28,7 @@ use self::{
     frame::{HEADER_BYTES, Header, Kind},
     inbox::Chunk,
 };
-use crate::limits::FRAMES_PER_TURN;
+use crate::{limits::FRAMES_PER_TURN, setup::describe};
 
 pub(crate) use self::core::Role;
 pub(crate) use stream::Stream;
@@ -233,7 +233,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
     fn begin(&self, header: Header) -> Result<Incoming, End> {
         let mut core = self.shared.core();
         let content = core.hear(header, Instant::now()).map_err(|heard| match heard {
-            Heard::Goodbye => End { kind: io::ErrorKind::UnexpectedEof, why: String::new() },
+            Heard::Goodbye => lost(&io::ErrorKind::UnexpectedEof.into()),
             Heard::Violation(violation) => violated(violation),
         })?;
         let left = match header.kind {
@@ -327,12 +327,7 @@ fn read_some(
 }
 
 fn lost(error: &io::Error) -> End {
-    let why = if error.get_ref().is_some() || error.raw_os_error().is_some() {
-        error.to_string()
-    } else {
-        String::new()
-    };
-    End { kind: error.kind(), why }
+    End { kind: error.kind(), why: describe(error) }
 }
 
 fn violated(violation: Violation) -> End {

@@ -2,3 +2,4 @@
 
 mod pair;
 mod settings;
+mod streams;
