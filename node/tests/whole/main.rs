@@ -5,6 +5,7 @@ mod again;
 mod arguments;
 mod changing;
 mod compressed;
+mod controller;
 mod deliver;
 mod forwarder;
 mod guards;

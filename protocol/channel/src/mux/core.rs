@@ -459,9 +459,9 @@ impl Core {
         self.spares.chunk(bytes)
     }
 
-    /// Content of a stream came, as much as the chunk holds; gives the chunk back where it is of no more use here.
+    /// Content of a stream came, as much as the chunk holds; gives the chunk back, empty, where it is not kept.
     pub(super) fn deliver(&mut self, id: u32, chunk: Chunk, ends: bool) -> Result<Option<Chunk>, Violation> {
-        let Some(state) = self.streams.get_mut(&id) else { return Ok(Some(chunk)) };
+        let Some(state) = self.streams.get_mut(&id) else { return Ok(Some(chunk.emptied())) };
         if state.is_forgotten || state.is_reset {
             // It counts as read.
             if ends {
@@ -469,7 +469,7 @@ impl Core {
             } else {
                 self.note_window(id);
             }
-            return Ok(Some(chunk));
+            return Ok(Some(chunk.emptied()));
         }
         self.unread += chunk.len();
         let left = state.inbox.push(chunk);

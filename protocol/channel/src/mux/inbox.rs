@@ -37,8 +37,9 @@ impl Chunk {
         &self.bytes[self.read..self.filled]
     }
 
-    fn clear(&mut self) {
-        (self.read, self.filled) = (0, 0);
+    /// The same buffer with nothing in it.
+    pub(super) fn emptied(self) -> Self {
+        Self { read: 0, filled: 0, ..self }
     }
 }
 
@@ -55,10 +56,9 @@ impl Spares {
         self.0.pop().unwrap_or_else(|| Chunk::with_room(FRAME_BYTES))
     }
 
-    pub(super) fn give_back(&mut self, mut chunk: Chunk) {
+    pub(super) fn give_back(&mut self, chunk: Chunk) {
         if chunk.bytes.len() == FRAME_BYTES && self.0.len() < SPARE_BUFFERS {
-            chunk.clear();
-            self.0.push(chunk);
+            self.0.push(chunk.emptied());
         }
     }
 }
@@ -78,7 +78,7 @@ impl Inbox {
 
     /// Appends what a chunk holds. The chunk itself is kept where it is mostly full; else its content is copied, so that a
     /// peer that sends little at a time does not make this side keep much, and it is given back, empty.
-    pub(super) fn push(&mut self, mut chunk: Chunk) -> Option<Chunk> {
+    pub(super) fn push(&mut self, chunk: Chunk) -> Option<Chunk> {
         let length = chunk.len();
         self.unread += length;
         if length > GATHERED_BYTES && length >= chunk.bytes.len() / 2 {
@@ -86,8 +86,7 @@ impl Inbox {
             return None;
         }
         self.gather(chunk.unread());
-        chunk.clear();
-        Some(chunk)
+        Some(chunk.emptied())
     }
 
     fn gather(&mut self, mut bytes: &[u8]) {

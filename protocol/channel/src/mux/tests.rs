@@ -360,6 +360,24 @@ async fn a_peer_that_stops_in_a_frame_gives_what_came_and_then_an_error() {
 }
 
 #[tokio::test]
+async fn the_rest_of_a_frame_of_a_stream_that_was_dropped_is_passed_over() {
+    // given a stream that is dropped while a long frame of it is on its way
+    let (mut peer, mut driven, shared) = Raw::meet().await;
+    let length = FIRST_WINDOW_BYTES;
+    peer.say(Kind::Data, SYN, 1, length, b"begun").await;
+    let mut stream = driven.accept().await;
+    stream.read_exact(&mut [0; 5]).await.unwrap();
+    drop(stream);
+    // when the rest of it comes
+    peer.0.write_all(&vec![0; length as usize - 5]).await.unwrap();
+    // then the next stream is heard
+    peer.data(SYN | FIN, 3, b"next").await;
+    let mut all = Vec::new();
+    driven.accept().await.read_to_end(&mut all).await.unwrap();
+    assert_eq!((all.as_slice(), shared.core().unread()), (b"next".as_slice(), 0));
+}
+
+#[tokio::test]
 async fn what_breaks_the_protocol_ends_the_connection_with_its_name() {
     let cases: [(&str, &[(Kind, u16, u32, u32)]); 4] = [
         ("stream 2 was begun", &[(Kind::Data, SYN, 2, 0)]),
