@@ -6,7 +6,6 @@ use std::{
     future::poll_fn,
     io::{self, Write as _},
     pin::Pin,
-    time::Instant,
 };
 
 use futures::{AsyncReadExt as _, AsyncWriteExt as _, future::join_all};
@@ -17,7 +16,7 @@ use libp2p_core::{
     transport::{DialOpts, ListenerId, PortUse, TransportEvent},
 };
 use libp2p_identity::Keypair;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 const BLOCK_BYTES: usize = 256 * 1024;
 
@@ -78,11 +77,10 @@ async fn connect(kind: &str) -> Result<(StreamMuxerBox, StreamMuxerBox), Failure
         }
     });
     let (_, mut dialed) = dialing.await??;
-    let mut accepting = accepting;
-    let accepted = loop {
-        tokio::select! {
-            accepted = &mut accepting => break accepted??.1,
-            failed = poll_fn(|context| Pin::new(&mut dialed).poll(context)) => return Err(format!("{failed:?}").into()),
+    let accepted = tokio::select! {
+        accepted = accepting => accepted??.1,
+        failed = poll_fn(|context| Pin::new(&mut dialed).poll(context)) => {
+            return Err(format!("{failed:?}").into());
         }
     };
     Ok((dialed, accepted))

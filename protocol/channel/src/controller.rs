@@ -56,11 +56,13 @@ impl ControllerError {
     }
 
     fn of(asked: Controller, cause: io::Error) -> Self {
-        match cause.kind() {
-            io::ErrorKind::NotFound => Self::Missing(asked),
-            io::ErrorKind::PermissionDenied => Self::Forbidden(asked),
-            _other => Self::Failed { asked, cause },
+        if cause.kind() == io::ErrorKind::NotFound {
+            return Self::Missing(asked);
         }
+        if cause.kind() == io::ErrorKind::PermissionDenied {
+            return Self::Forbidden(asked);
+        }
+        Self::Failed { asked, cause }
     }
 }
 

@@ -126,22 +126,22 @@ fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{Read as _, Write as _},
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::{TcpListener, TcpStream},
     };
 
     use super::*;
 
-    #[test]
-    fn the_kernel_tells_of_a_connection_in_either_family() {
+    #[tokio::test]
+    async fn the_kernel_tells_of_a_connection_in_either_family() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             // given a connection over which something went
-            let Ok(listener) = TcpListener::bind(address) else { continue };
-            let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let mut far = listener.accept().unwrap().0;
-            near.write_all(b"x").unwrap();
-            far.read_exact(&mut [0]).unwrap();
+            let Ok(listener) = TcpListener::bind(address).await else { continue };
+            let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let mut far = listener.accept().await.unwrap().0;
+            near.write_all(b"x").await.unwrap();
+            far.read_exact(&mut [0]).await.unwrap();
             // when the kernel is asked
             let statistics = path_statistics(&near).unwrap();
             // then it knows the path

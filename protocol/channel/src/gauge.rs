@@ -2,7 +2,7 @@
 //! that of each of its connections, as the output of a libp2p transport has no room for it.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     io,
     os::fd::OwnedFd,
     pin::Pin,
@@ -78,7 +78,7 @@ struct Known {
     /// Of the dial that was started last.
     dialed: Option<Slot>,
     /// Of connections that are being accepted, and of those that live and were not taken.
-    accepted: HashMap<Ends, Slot>,
+    accepted: BTreeMap<Ends, Slot>,
 }
 
 /// The gauge of a connection that is being dialed.

@@ -72,9 +72,5 @@ pub const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// whatever comes while the process does not read is lost.
 pub const UDP_BUFFER_BYTES: u32 = 8 * 1024 * 1024;
 
-/// Bytes that one read of a TCP socket takes at most. TLS asks for 4 KiB, which would be a system call for each quarter of
-/// a record.
-pub(crate) const READ_AHEAD_BYTES: usize = 128 * 1024;
-
 /// Longest answer of the kernel about one socket, in bytes: it is some 400, and grows with new kernels.
 pub(crate) const DIAGNOSIS_BYTES: usize = 4 * 1024;

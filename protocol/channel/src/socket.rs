@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures::{AsyncRead, AsyncWrite, ready};
+use futures::{AsyncRead, AsyncWrite};
 use libp2p_tcp::tokio::TcpStream;
 use rustix::net::sockopt::{
     set_socket_recv_buffer_size, set_socket_send_buffer_size, socket_recv_buffer_size,
@@ -20,7 +20,6 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use crate::{
     controller::{self, ControllerError},
     gauge::Gauge,
-    limits::READ_AHEAD_BYTES,
     settings::{BufferSize, ChannelSettings, Effective},
 };
 
@@ -30,10 +29,6 @@ pub(crate) struct Socket {
     /// For gauges, which hold it weakly: it must be closed with the stream, or the peer would hear of no end.
     descriptor: Arc<OwnedFd>,
     asked_buffer: Option<u32>,
-    /// What was read ahead: TLS asks for 4 KiB at a time.
-    ahead: Box<[u8]>,
-    taken: usize,
-    filled: usize,
 }
 
 /// Why a socket does not have what it was asked for.
@@ -57,16 +52,7 @@ impl Socket {
             set_socket_recv_buffer_size(&stream, bytes as usize).map_err(io::Error::from)?;
         }
         let descriptor = Arc::new(stream.as_fd().try_clone_to_owned()?);
-        let ahead = vec![0; READ_AHEAD_BYTES].into_boxed_slice();
-        Ok(Self { stream, descriptor, asked_buffer: settings.tcp_buffer_bytes, ahead, taken: 0, filled: 0 })
-    }
-
-    /// Fills the empty buffer with what is there.
-    fn read_ahead(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut ahead = ReadBuf::new(&mut self.ahead);
-        ready!(Pin::new(&mut self.stream).poll_read(context, &mut ahead))?;
-        (self.taken, self.filled) = (0, ahead.filled().len());
-        Poll::Ready(Ok(()))
+        Ok(Self { stream, descriptor, asked_buffer: settings.tcp_buffer_bytes })
     }
 
     /// What tells of this socket while it lives.
@@ -116,14 +102,9 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        if self.taken == self.filled {
-            ready!(self.read_ahead(context))?;
-        }
-        let ahead = &self.ahead[self.taken..self.filled];
-        let length = ahead.len().min(buffer.len());
-        buffer[..length].copy_from_slice(&ahead[..length]);
-        self.taken += length;
-        Poll::Ready(Ok(length))
+        let mut buffer = ReadBuf::new(buffer);
+        let read = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
+        read.map_ok(|()| buffer.filled().len())
     }
 }
 

@@ -1,11 +1,11 @@
 //! The decisions of a multiplexed connection: streams, windows, and which bytes go out. It knows no socket; frames
-//! come in one by one, and bytes go out in order.
+//! come in one by one, and bytes go out in order. Times are since the connection began.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     io,
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
@@ -66,7 +66,7 @@ impl End {
 pub(super) struct Core {
     role: Role,
     next_stream: u32,
-    streams: HashMap<u32, State>,
+    streams: BTreeMap<u32, State>,
     /// How many of them the peer opened.
     accepted: usize,
     /// Opened by the peer and not taken yet.
@@ -128,13 +128,13 @@ struct State {
 #[derive(Debug, Default)]
 struct RoundTrip {
     shortest: Option<Duration>,
-    asked: Option<(u32, Instant)>,
-    next: Option<Instant>,
+    asked: Option<(u32, Duration)>,
+    next: Option<Duration>,
     count: u32,
 }
 
 impl State {
-    fn new(greeting: u16, send_window: u32, now: Instant) -> Self {
+    fn new(greeting: u16, send_window: u32, now: Duration) -> Self {
         Self {
             greeting,
             is_answered: greeting != SYN,
@@ -323,7 +323,7 @@ impl Core {
         Self {
             role,
             next_stream: role.first_stream(),
-            streams: HashMap::new(),
+            streams: BTreeMap::new(),
             accepted: 0,
             arrived: VecDeque::new(),
             unanswered: 0,
@@ -339,7 +339,7 @@ impl Core {
     }
 
     /// Opens a stream. The peer hears of it with its first frame.
-    pub(super) fn open(&mut self, now: Instant, context: &Context<'_>) -> Poll<io::Result<u32>> {
+    pub(super) fn open(&mut self, now: Duration, context: &Context<'_>) -> Poll<io::Result<u32>> {
         if let Some(end) = &self.ended {
             return Poll::Ready(Err(end.error()));
         }
@@ -371,7 +371,7 @@ impl Core {
     }
 
     /// A frame is coming. What its content is for, if it has any.
-    pub(super) fn hear(&mut self, header: Header, now: Instant) -> Result<Content, Heard> {
+    pub(super) fn hear(&mut self, header: Header, now: Duration) -> Result<Content, Heard> {
         match header.kind {
             Kind::Ping => self.hear_ping(header, now),
             Kind::GoAway => return Err(Heard::Goodbye),
@@ -380,7 +380,7 @@ impl Core {
         Ok(Content::Nowhere)
     }
 
-    fn hear_ping(&mut self, header: Header, now: Instant) {
+    fn hear_ping(&mut self, header: Header, now: Duration) {
         if !header.has(ACK) {
             self.outgoing.pong = Some(header.length);
             return;
@@ -388,12 +388,12 @@ impl Core {
         let Some((_, asked)) = self.round_trip.asked.take_if(|(count, _)| *count == header.length) else {
             return;
         };
-        let measured = now.duration_since(asked);
+        let measured = now.saturating_sub(asked);
         let shortest = self.round_trip.shortest.map_or(measured, |shortest| shortest.min(measured));
         self.round_trip.shortest = Some(shortest);
     }
 
-    fn hear_stream(&mut self, header: Header, now: Instant) -> Result<Content, Violation> {
+    fn hear_stream(&mut self, header: Header, now: Duration) -> Result<Content, Violation> {
         let Header { kind, stream: id, length, .. } = header;
         if header.has(SYN) && !self.begin(id, now)? {
             return Ok(Content::Nowhere);
@@ -438,7 +438,7 @@ impl Core {
     }
 
     /// Begins a stream of the peer; `false` where there are too many.
-    fn begin(&mut self, id: u32, now: Instant) -> Result<bool, Violation> {
+    fn begin(&mut self, id: u32, now: Duration) -> Result<bool, Violation> {
         if id == 0 || self.role.opens(id) || self.streams.contains_key(&id) {
             return Err(Violation::Stream(id));
         }
@@ -490,7 +490,7 @@ impl Core {
     }
 
     /// Gives out what is to be sent now: first `control`, then `frames`, both of which must be empty.
-    pub(super) fn collect(&mut self, control: &mut Vec<u8>, frames: &mut Vec<u8>, now: Instant) {
+    pub(super) fn collect(&mut self, control: &mut Vec<u8>, frames: &mut Vec<u8>, now: Duration) {
         self.ask_round_trip(control, now);
         if let Some(length) = self.outgoing.pong.take() {
             control.extend(Header { kind: Kind::Ping, flags: ACK, stream: 0, length }.encode());
@@ -514,7 +514,7 @@ impl Core {
     }
 
     /// Says to the peer what a stream owes it.
-    fn pay(&mut self, id: u32, control: &mut Vec<u8>, now: Instant) {
+    fn pay(&mut self, id: u32, control: &mut Vec<u8>, now: Duration) {
         let Some(state) = self.streams.get_mut(&id) else { return };
         state.is_owing = false;
         let is_open = !state.is_read_to_end && !state.is_reset;
@@ -530,7 +530,7 @@ impl Core {
         }
     }
 
-    fn ask_round_trip(&mut self, control: &mut Vec<u8>, now: Instant) {
+    fn ask_round_trip(&mut self, control: &mut Vec<u8>, now: Duration) {
         let RoundTrip { asked, next, count, .. } = &mut self.round_trip;
         if asked.is_some() || next.is_some_and(|next| now < next) {
             return;

@@ -17,11 +17,12 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::Duration,
 };
 
 use futures::{AsyncRead, AsyncWrite, ready};
 use libp2p_core::muxing::{StreamMuxer, StreamMuxerEvent};
+use tokio::time::Instant;
 
 use self::{
     core::{Content, Core, End, Heard},
@@ -61,6 +62,7 @@ pub(crate) enum Violation {
 #[derive(Debug)]
 pub(crate) struct Multiplexer<C> {
     io: C,
+    began: Instant,
     shared: Shared,
     incoming: Incoming,
     outgoing: Outgoing,
@@ -123,11 +125,11 @@ impl Outgoing {
     }
 
     /// Takes what is to be sent next; whether there is anything.
-    fn refill(&mut self, shared: &Shared) -> bool {
+    fn refill(&mut self, shared: &Shared, now: Duration) -> bool {
         self.control.clear();
         self.frames.clear();
         self.done = 0;
-        shared.core().collect(&mut self.control, &mut self.frames, Instant::now());
+        shared.core().collect(&mut self.control, &mut self.frames, now);
         !self.left().is_empty()
     }
 }
@@ -136,6 +138,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
     pub(crate) fn new(io: C, role: Role) -> Self {
         Self {
             io,
+            began: Instant::now(),
             shared: Shared(Arc::new(Mutex::new(Core::new(role)))),
             incoming: Incoming::START,
             outgoing: Outgoing::default(),
@@ -159,7 +162,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
                 }
             }
             // Answers to what was read, unless the connection takes no more anyway.
-            if !is_written || !self.outgoing.refill(&self.shared) {
+            if !is_written || !self.outgoing.refill(&self.shared, self.began.elapsed()) {
                 return Ok(());
             }
         }
@@ -179,7 +182,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
                 }
                 self.outgoing.needs_flush = true;
             }
-            if !self.outgoing.refill(&self.shared) {
+            if !self.outgoing.refill(&self.shared, self.began.elapsed()) {
                 break;
             }
         }
@@ -232,7 +235,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
 
     fn begin(&self, header: Header) -> Result<Incoming, End> {
         let mut core = self.shared.core();
-        let content = core.hear(header, Instant::now()).map_err(|heard| match heard {
+        let content = core.hear(header, self.began.elapsed()).map_err(|heard| match heard {
             Heard::Goodbye => lost(&io::ErrorKind::UnexpectedEof.into()),
             Heard::Violation(violation) => violated(violation),
         })?;
@@ -354,7 +357,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> StreamMuxer for Multiplexer<C> {
     }
 
     fn poll_outbound(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<Stream>> {
-        let opened = self.shared.core().open(Instant::now(), context);
+        let opened = self.shared.core().open(self.began.elapsed(), context);
         opened.map_ok(|id| self.stream(id))
     }
 

@@ -220,7 +220,7 @@ async fn both_sides_hear_the_end_of_a_connection() {
 /// `KETCH_SOAK_S` seconds, or ten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_sides_that_send_at_once_never_wait_for_each_other() {
-    let seconds = env::var("KETCH_SOAK_S").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
+    let seconds = soak_seconds();
     let until = Instant::now() + Duration::from_secs(seconds);
     let (mut near, mut far) = connect(Ends::Ours).await;
     let mut running = Vec::new();
@@ -237,6 +237,11 @@ async fn two_sides_that_send_at_once_never_wait_for_each_other() {
     for ended in timeout(limit, join_all(running)).await.unwrap() {
         ended.unwrap();
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a longer soak is asked for from outside")]
+fn soak_seconds() -> u64 {
+    env::var("KETCH_SOAK_S").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
 /// Sends as much as it can until the time is up, and reads to the end in pieces of an odd length.
@@ -379,7 +384,8 @@ async fn the_rest_of_a_frame_of_a_stream_that_was_dropped_is_passed_over() {
 
 #[tokio::test]
 async fn what_breaks_the_protocol_ends_the_connection_with_its_name() {
-    let cases: [(&str, &[(Kind, u16, u32, u32)]); 4] = [
+    type Frame = (Kind, u16, u32, u32);
+    let cases: [(&str, &[Frame]); 4] = [
         ("stream 2 was begun", &[(Kind::Data, SYN, 2, 0)]),
         ("stream 1 was begun", &[(Kind::Data, SYN, 1, 0), (Kind::Data, SYN, 1, 0)]),
         ("beyond 4 GiB", &[(Kind::Window, SYN, 1, u32::MAX)]),

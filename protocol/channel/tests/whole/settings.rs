@@ -17,7 +17,7 @@ fn asking(controller: Controller) -> ChannelSettings {
 fn can_choose() -> bool {
     for controller in [Controller::Cubic, Controller::Bbr] {
         if let Err(error) = check_controller(controller) {
-            writeln!(io::stderr(), "skipped: {error}").unwrap();
+            let _ = writeln!(io::stderr(), "skipped: {error}");
             return false;
         }
     }
