@@ -45,10 +45,9 @@ impl ChannelReport {
         Congestion { controller: controller.unwrap_or_default(), problem }
     }
 
-    /// Adds what is known of the path at the end, if the connection still stands.
-    pub(super) fn measured(self, connection: &Connection) -> Self {
-        let statistics = connection.gauge().and_then(|gauge| gauge.statistics().ok());
-        Self { statistics, ..self }
+    /// Notes what is known of the path, before the connection is left.
+    pub(super) fn measure(&mut self, connection: &Connection) {
+        self.statistics = connection.gauge().and_then(|gauge| gauge.statistics().ok());
     }
 }
 

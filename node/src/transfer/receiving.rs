@@ -295,6 +295,7 @@ impl Receiving {
             };
             self.wake(wake, &mut streams, &mut pulse);
         };
+        self.channel.measure(&self.connection);
         self.doing.store().inspect(|store| store.close());
         // So that the target is free for others when the session is over.
         streams.shutdown().await;
@@ -531,7 +532,7 @@ impl Receiving {
                 let Progress { moved_bytes, found_bytes, .. } = self.doing.moved();
                 let planned_bytes = self.receiver.planned_bytes();
                 let (unsettled, ready) = (self.unsettled, self.ready);
-                let channel = self.channel.measured(&self.connection);
+                let channel = self.channel;
                 Ok(Report {
                     counts,
                     moved_bytes,

@@ -210,6 +210,7 @@ impl Sending {
             };
             self.feed(input);
         };
+        self.channel.measure(&self.connection);
         self.queue.close();
         self.streams.abort_all();
         line.leave(leave(&ending)).await;
@@ -382,7 +383,7 @@ impl Sending {
                 unsettled: self.unsettled,
                 ready: elapsed,
                 durable: elapsed,
-                channel: self.channel.measured(&self.connection),
+                channel: self.channel,
             }),
             Ending::Failed(error) => Err(error),
         }

@@ -305,6 +305,17 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
         Ok(())
     }
 
+    /// Reads what is there and drops it: a socket that is closed with something unread takes back from the peer what it
+    /// has not read yet.
+    fn drain(&mut self, context: &mut Context<'_>) {
+        let mut void = [0; 4 * 1024];
+        for _ in 0..FRAMES_PER_TURN {
+            if !matches!(read_some(&mut self.io, context, &mut void), Ok(Poll::Ready(_))) {
+                return;
+            }
+        }
+    }
+
     fn stream(&self, id: u32) -> Stream {
         Stream::new(self.shared.clone(), id)
     }
@@ -375,6 +386,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> StreamMuxer for Multiplexer<C> {
             return Poll::Pending;
         }
         ready!(Pin::new(&mut self.io).poll_flush(context))?;
+        self.drain(context);
         Pin::new(&mut self.io).poll_close(context)
     }
 
