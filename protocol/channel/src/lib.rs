@@ -5,11 +5,15 @@
 
 pub mod limits;
 mod quic;
+mod settings;
 mod setup;
 mod tcp;
 mod tls;
 mod transport;
 
+pub use settings::{
+    BufferSize, ChannelSettings, Controller, ControllerNameError, Effective, PathStatistics, QuicStack,
+};
 pub use setup::{Deadlines, SetupCause, SetupError, Step, describe};
 pub use tls::IdentityError;
 pub use transport::{TransportKind, TransportKindError, transport};

@@ -37,3 +37,27 @@ pub const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes gathered below yamux before they are sealed and sent. yamux writes a frame header and at most
 /// 16 KiB at a time; without the gathering each would be a TLS record and a system call of its own.
 pub const WRITE_BUFFER_BYTES: usize = 128 * 1024;
+
+/// Most that the receive window of one QUIC connection grows to, in bytes, as its streams are read: a
+/// gigabit over half a second. A peer that opens streams which nobody reads stays at
+/// [`QUIC_CONNECTION_WINDOW_BYTES`].
+pub const QUIC_CONNECTION_WINDOW_MAX_BYTES: u32 = 64 * 1024 * 1024;
+
+/// Connection attempts over QUIC that wait to be taken at one socket. The swarm takes them at once; beyond
+/// this the newest are refused.
+pub const QUIC_INCOMING: usize = 256;
+
+/// Bytes of such attempts that are kept until they are taken.
+pub const QUIC_INCOMING_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Send and receive buffer asked for a UDP socket: some 110 ms at 70 MB/s. At the default of most
+/// systems (208 KiB, 2 ms) packets are lost whenever the reading task is scheduled late.
+pub const UDP_BUFFER_BYTES: u32 = 8 * 1024 * 1024;
+
+/// Time that closing a QUIC connection waits for its last datagram to leave. It leaves as soon as its task
+/// runs; a socket that takes nothing must not hold up the end.
+pub const QUIC_FAREWELL: Duration = Duration::from_millis(100);
+
+/// Longest pause between two packets that punch a hole, as the specification of DCUtR has it; the shortest is
+/// a twentieth of it.
+pub const PUNCH_PAUSE: Duration = Duration::from_millis(200);

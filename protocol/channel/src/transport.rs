@@ -11,7 +11,9 @@ use libp2p_core::{
 };
 use libp2p_identity::{Keypair, PeerId};
 
-use crate::{quic, setup::Deadlines, tcp::TcpTransport, tls::IdentityError};
+use crate::{
+    quic::QuicTransport, settings::ChannelSettings, setup::Deadlines, tcp::TcpTransport, tls::IdentityError,
+};
 
 /// Everything that listens and dials for one identity, for use in a swarm or alone. Every error it yields is
 /// an [`std::io::Error`] around a [`SetupError`](crate::SetupError).
@@ -20,7 +22,7 @@ pub fn transport(
     deadlines: Deadlines,
 ) -> Result<Boxed<(PeerId, StreamMuxerBox)>, IdentityError> {
     let tcp = TcpTransport::new(identity, deadlines)?;
-    let either = OrTransport::new(tcp, quic::transport(identity, deadlines));
+    let either = OrTransport::new(tcp, QuicTransport::new(identity, deadlines, &ChannelSettings::default())?);
     Ok(either
         .map(|connected, _| match connected {
             Either::Left(connected) | Either::Right(connected) => connected,
