@@ -42,10 +42,6 @@ pub(super) const COMMAND_QUEUE: usize = 64;
 /// Time that closing all connections may take. A peer that reads nothing must not hold up the end.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(450);
 
-/// Time given to the QUIC sockets to send the last datagram: QUIC writes its goodbye after the connection
-/// counts as closed and offers nothing to wait for.
-pub(super) const QUIC_FAREWELL: Duration = Duration::from_millis(20);
-
 /// Time that a ping waits for the peer to name its program.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(2);
 

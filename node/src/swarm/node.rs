@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use futures::{FutureExt, StreamExt};
-use ketch_channel::{Deadlines, IdentityError, limits::YAMUX_STREAMS, transport};
+use ketch_channel::{ChannelSettings, Deadlines, IdentityError, limits::YAMUX_STREAMS, transport};
 use libp2p::{
     Multiaddr, PeerId, Swarm, TransportError,
     core::{transport::ListenerId, upgrade::Version},
@@ -144,7 +144,7 @@ fn swarm(
         // More streams than this in negotiation would be dropped; the multiplexer allows no more.
         .with_max_negotiating_inbound_streams(YAMUX_STREAMS)
         .with_idle_connection_timeout(options.idle_timeout);
-    let transport = transport(keypair, options.deadlines)?;
+    let (transport, _gauges) = transport(keypair, options.deadlines, ChannelSettings::default())?;
     let behaviour = Behaviour::new(transfer, keypair.public(), options.ping_interval);
     Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config))
 }

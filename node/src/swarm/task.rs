@@ -21,9 +21,7 @@ use tokio::{
 use super::{
     connection::{CloseReason, Connection},
     dial::{AttemptError, explain},
-    limits::{
-        CONNECTIONS, CONNECTIONS_PER_PEER, PENDING_INBOUND, PING_TIMEOUT, QUIC_FAREWELL, SHUTDOWN_TIMEOUT,
-    },
+    limits::{CONNECTIONS, CONNECTIONS_PER_PEER, PENDING_INBOUND, PING_TIMEOUT, SHUTDOWN_TIMEOUT},
     transfer::Transfer,
 };
 
@@ -195,9 +193,6 @@ impl Task {
         }
         if timeout(SHUTDOWN_TIMEOUT, self.drain()).await.is_err() {
             tracing::debug!("some peers did not take the end of their connection in time");
-        }
-        if !open.is_empty() {
-            tokio::time::sleep(QUIC_FAREWELL).await;
         }
     }
 

@@ -3,6 +3,8 @@
 //! [`transport()`] gives both as one libp2p transport. It stays wire-compatible with stock libp2p peers; what
 //! is our own is the order of the ciphers, the deadlines and the errors, which name the step that failed.
 
+mod controller;
+mod gauge;
 pub mod limits;
 mod quic;
 mod settings;
@@ -11,6 +13,8 @@ mod tcp;
 mod tls;
 mod transport;
 
+pub use controller::ControllerError;
+pub use gauge::{DialedGauge, Gauge, Gauges};
 pub use settings::{
     BufferSize, ChannelSettings, Controller, ControllerNameError, Effective, PathStatistics, QuicStack,
 };

@@ -1,29 +1,36 @@
-//! What a connection is asked to be, and what it turned out to be.
+//! What a connection is asked for, and what it got.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use crate::limits::UDP_BUFFER_BYTES;
 
-/// How the sending rate follows the path.
+/// A congestion controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Controller {
-    /// CUBIC: the window grows until packets are lost.
+    /// CUBIC (RFC 9438): slows down when something is lost.
     Cubic,
-    /// BBR: the rate follows the measured bandwidth and round trip.
+    /// BBR: goes by the rate and the round trips that it measures.
     Bbr,
 }
 
-/// A word that names no controller.
+/// A word that names no congestion controller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{}\" is no controller, use cubic or bbr", ketch_protocol::path::escape(.0.as_bytes()))]
+#[error("\"{}\" is no congestion controller, use cubic or bbr", ketch_protocol::path::escape(.0.as_bytes()))]
 pub struct ControllerNameError(String);
+
+impl Controller {
+    /// Its name, as Linux knows it too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
+}
 
 impl fmt::Display for Controller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-        })
+        f.pad(self.name())
     }
 }
 
@@ -39,26 +46,27 @@ impl FromStr for Controller {
     }
 }
 
-/// Which implementation carries QUIC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Who carries QUIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum QuicStack {
-    /// Ours, with a controller and buffers that can be chosen.
+    /// Our own transport.
     #[default]
     Own,
-    /// Stock `libp2p-quic`, to compare with. Only in builds with the feature `stock-quic`.
+    /// The stock `libp2p-quic`, to compare with.
+    #[cfg(feature = "stock-quic")]
     Stock,
 }
 
-/// What is asked of every connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What connections are asked for.
+#[derive(Debug, Clone)]
 pub struct ChannelSettings {
-    /// The controller; `None` leaves the system's for TCP, and means cubic for QUIC.
+    /// The congestion controller. Without one, TCP has that of the system and QUIC has CUBIC.
     pub controller: Option<Controller>,
-    /// Send and receive buffer of a TCP socket; `None` leaves them to the system's own tuning.
+    /// Length of a TCP socket's buffers, in bytes. Without it the system fits them to the path, within its limits.
     pub tcp_buffer_bytes: Option<u32>,
-    /// Send and receive buffer of a UDP socket.
+    /// Length of a UDP socket's buffers, in bytes.
     pub udp_buffer_bytes: u32,
-    /// Which implementation carries QUIC.
+    /// Who carries QUIC.
     pub quic: QuicStack,
 }
 
@@ -73,44 +81,45 @@ impl Default for ChannelSettings {
     }
 }
 
-/// A socket buffer: what was asked, what the system gave.
+/// The length of one buffer of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferSize {
-    /// What was asked; `None` when it was left to the system.
+    /// What was asked for, in bytes.
     pub asked: Option<u32>,
-    /// What the system says it is. Linux counts its own bookkeeping too, and answers twice what was asked.
+    /// What it is now, in bytes, as the system says. Linux says twice what was asked for, as it counts what it keeps
+    /// for itself too.
     pub effective: u32,
-    /// The most that the system gives to a process without privileges, where that is known.
+    /// The most that the system gives, in bytes, where that is known.
     pub limit: Option<u32>,
 }
 
-/// What a connection turned out to be.
+/// What a connection has, read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effective {
-    /// The controller, as read back.
+    /// The name of its congestion controller.
     pub controller: String,
-    /// The send buffer of its socket.
+    /// Where the system keeps what was written and not acknowledged.
     pub send_buffer: BufferSize,
-    /// The receive buffer of its socket.
+    /// Where the system keeps what came and was not read.
     pub receive_buffer: BufferSize,
-    /// Whether the system cuts one write into many datagrams; `None` where there are no datagrams.
+    /// Whether the system cuts large datagrams into packets, or the network card; of UDP only.
     pub gso: Option<bool>,
-    /// Whether the system joins many datagrams into one read; `None` where there are no datagrams.
+    /// Whether the system joins packets into large datagrams; of UDP only.
     pub gro: Option<bool>,
 }
 
-/// What a connection measured on its path so far; `None` where it cannot tell.
+/// What is known of the path of a connection. What the system does not tell is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathStatistics {
-    /// Smoothed round-trip time.
+    /// The smoothed round trip.
     pub rtt: Option<Duration>,
-    /// Bytes that the controller allows in flight.
+    /// The congestion window, in bytes.
     pub window_bytes: Option<u64>,
-    /// Packets sent, retransmitted ones included.
-    pub sent_packets: Option<u64>,
-    /// Packets taken for lost.
+    /// Packets that were lost, or sent again.
     pub lost_packets: Option<u64>,
-    /// What the controller takes for the bandwidth of the path.
+    /// Packets with content that were sent, those sent again included.
+    pub sent_packets: Option<u64>,
+    /// The latest rate of delivery, in bytes a second.
     pub rate_bytes_per_s: Option<u64>,
 }
 
@@ -125,7 +134,7 @@ mod tests {
         }
         assert_eq!(
             "reno\n".parse::<Controller>().unwrap_err().to_string(),
-            "\"reno\\n\" is no controller, use cubic or bbr"
+            "\"reno\\n\" is no congestion controller, use cubic or bbr"
         );
     }
 }

@@ -3,18 +3,19 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use libp2p_core::muxing::{StreamMuxer, StreamMuxerBox, StreamMuxerEvent};
+use libp2p_core::muxing::{StreamMuxer, StreamMuxerEvent};
 use libp2p_identity::PeerId;
 use noq::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use rustls::pki_types::CertificateDer;
 use tokio::time::{sleep, timeout};
 
-use super::{error::lost, stream::Stream};
+use super::{error::lost, stream::Stream, window::Window};
 use crate::{limits::QUIC_FAREWELL, tls::peer_of};
 
 /// Waits for the handshake, which proves who the peer is.
@@ -27,18 +28,22 @@ pub(super) async fn established(
     Ok((peer, connection))
 }
 
-/// The connection as a swarm uses it.
-pub(super) fn multiplexer(connection: Connection) -> StreamMuxerBox {
-    StreamMuxerBox::new(Muxer { connection, accepting: None, opening: None, closing: None })
-}
-
 type Streams = BoxFuture<'static, Result<(SendStream, RecvStream), ConnectionError>>;
 
-struct Muxer {
+/// The connection as a swarm uses it.
+pub(super) struct Muxer {
     connection: Connection,
+    window: Arc<Window>,
     accepting: Option<Streams>,
     opening: Option<Streams>,
     closing: Option<BoxFuture<'static, ()>>,
+}
+
+impl Muxer {
+    pub(super) fn new(connection: Connection) -> Self {
+        let window = Arc::new(Window::new(connection.clone()));
+        Self { connection, window, accepting: None, opening: None, closing: None }
+    }
 }
 
 impl StreamMuxer for Muxer {
@@ -53,7 +58,7 @@ impl StreamMuxer for Muxer {
         });
         let accepted = ready!(accepting.poll_unpin(context));
         this.accepting = None;
-        Poll::Ready(accepted.map(Stream::new).map_err(lost))
+        Poll::Ready(accepted.map(|ends| Stream::new(ends, this.window.clone())).map_err(lost))
     }
 
     fn poll_outbound(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<Stream>> {
@@ -64,7 +69,7 @@ impl StreamMuxer for Muxer {
         });
         let opened = ready!(opening.poll_unpin(context));
         this.opening = None;
-        Poll::Ready(opened.map(Stream::new).map_err(lost))
+        Poll::Ready(opened.map(|ends| Stream::new(ends, this.window.clone())).map_err(lost))
     }
 
     /// The peer's address never changes: migration is off.

@@ -9,8 +9,12 @@ use crate::limits::QUIC_IDLE_TIMEOUT;
 /// Why a connection ended, as an error of a socket.
 pub(super) fn lost(error: ConnectionError) -> io::Error {
     match error {
-        ConnectionError::ApplicationClosed(_) => io::ErrorKind::UnexpectedEof.into(),
-        ConnectionError::Reset => io::ErrorKind::ConnectionReset.into(),
+        ConnectionError::ApplicationClosed(_) => {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "connection closed by the peer")
+        }
+        ConnectionError::Reset => {
+            io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by the peer")
+        }
         ConnectionError::TimedOut => {
             let seconds = QUIC_IDLE_TIMEOUT.as_secs();
             io::Error::new(io::ErrorKind::TimedOut, format!("no sign of life from the peer for {seconds} s"))

@@ -10,6 +10,7 @@ mod config;
 mod connection;
 mod controller;
 mod error;
+mod gauge;
 mod listener;
 mod punch;
 mod socket;
@@ -17,5 +18,9 @@ mod socket;
 mod stock;
 mod stream;
 mod transport;
+mod window;
 
+pub(crate) use gauge::QuicGauge;
+#[cfg(feature = "stock-quic")]
+pub(crate) use stock::stock_transport;
 pub(crate) use transport::QuicTransport;

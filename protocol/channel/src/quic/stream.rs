@@ -3,25 +3,27 @@
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 
 use futures::{AsyncRead, AsyncWrite};
 use noq::{ReadError, RecvStream, SendStream, VarInt, WriteError};
 
-use super::error::lost;
+use super::{error::lost, window::Window};
 
 /// Both directions of a stream. Closing it ends our direction; a stream that is dropped before that is reset, so
 /// that the peer never takes what it got for the whole.
 pub(super) struct Stream {
     send: SendStream,
     receive: RecvStream,
+    window: Arc<Window>,
     closed: bool,
 }
 
 impl Stream {
-    pub(super) fn new((send, receive): (SendStream, RecvStream)) -> Self {
-        Self { send, receive, closed: false }
+    pub(super) fn new((send, receive): (SendStream, RecvStream), window: Arc<Window>) -> Self {
+        Self { send, receive, window, closed: false }
     }
 }
 
@@ -31,7 +33,9 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        self.receive.poll_read(context, buffer).map_err(read_error)
+        let read = ready!(self.receive.poll_read(context, buffer)).map_err(read_error)?;
+        self.window.on_read(read);
+        Poll::Ready(Ok(read))
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
@@ -20,13 +21,15 @@ use noq::{Connection, Incoming, IncomingFuture};
 use super::{
     address::{from_socket, to_socket},
     config::Configs,
-    connection::{established, multiplexer},
+    connection::{Muxer, established},
     error::lost,
+    gauge::QuicGauge,
     listener::{Event, Listener},
     punch::punch,
-    socket::{Bound, any_port},
+    socket::{Bound, UdpProperties, any_port},
 };
 use crate::{
+    gauge::{Gauge, Gauges, Held, Place},
     settings::{ChannelSettings, Controller},
     setup::{Budget, Deadlines, SetupCause, SetupError, Step},
     tls::IdentityError,
@@ -47,6 +50,7 @@ pub(crate) struct QuicTransport {
     dialers: [Option<Bound>; 2],
     /// Peers whose connection is awaited where a hole is being punched for it.
     punching: HashMap<SocketAddr, oneshot::Sender<IncomingFuture>>,
+    gauges: Gauges,
     events: Vec<TransportEvent<Setup, SetupError>>,
     waker: Option<Waker>,
 }
@@ -56,6 +60,7 @@ impl QuicTransport {
         identity: &Keypair,
         deadlines: Deadlines,
         settings: &ChannelSettings,
+        gauges: Gauges,
     ) -> Result<Self, IdentityError> {
         Ok(Self {
             configs: Configs::new(identity, settings.controller.unwrap_or(Controller::Cubic))?,
@@ -64,6 +69,7 @@ impl QuicTransport {
             listeners: Vec::new(),
             dialers: [None, None],
             punching: HashMap::new(),
+            gauges,
             events: Vec::new(),
             waker: None,
         })
@@ -103,13 +109,13 @@ impl QuicTransport {
 
     fn connect(&mut self, remote: SocketAddr, port_use: PortUse) -> Result<Setup, SetupError> {
         let socket = self.dialing_socket(remote, port_use).map_err(failed)?;
-        let client = self.configs.client.clone();
+        let (client, properties) = (self.configs.client.clone(), socket.properties.clone());
         let connecting = async move {
             // The specification forbids a server name: an unspecified address sends none.
             let connecting = socket.endpoint.connect_with(client, remote, "0.0.0.0");
             connecting.map_err(io::Error::other)?.await.map_err(lost)
         };
-        Ok(set_up(connecting, self.deadlines).boxed())
+        Ok(set_up(connecting, self.deadlines, properties, self.gauges.dialing()).boxed())
     }
 
     /// Makes a hole for `remote` in our routers, through which it connects to us.
@@ -117,6 +123,7 @@ impl QuicTransport {
         let Some(listener) = self.listener_for(remote) else {
             return Err(failed(io::Error::other("no listener from whose socket a hole could be punched")));
         };
+        let properties = listener.bound.properties.clone();
         let punching = punch(listener.bound.raw.clone(), remote);
         self.punching.retain(|_, waiting| !waiting.is_canceled());
         if self.punching.contains_key(&remote) {
@@ -131,7 +138,7 @@ impl QuicTransport {
             };
             arrived?.await.map_err(lost)
         };
-        Ok(set_up(connecting, self.deadlines).boxed())
+        Ok(set_up(connecting, self.deadlines, properties, self.gauges.dialing()).boxed())
     }
 
     fn forget(&mut self, id: ListenerId) -> bool {
@@ -140,10 +147,10 @@ impl QuicTransport {
         self.listeners.len() < before
     }
 
-    /// What is next at any listener, with its id and its own address.
-    fn next_event(&mut self, context: &mut Context<'_>) -> Option<(ListenerId, SocketAddr, Event)> {
+    /// What is next at any listener, with its id and its socket.
+    fn next_event(&mut self, context: &mut Context<'_>) -> Option<(ListenerId, Bound, Event)> {
         self.listeners.iter_mut().find_map(|(id, listener)| match listener.poll(context) {
-            Poll::Ready(event) => Some((*id, listener.bound.local, event)),
+            Poll::Ready(event) => Some((*id, listener.bound.clone(), event)),
             Poll::Pending => None,
         })
     }
@@ -151,7 +158,7 @@ impl QuicTransport {
     fn on_event(
         &mut self,
         id: ListenerId,
-        local: SocketAddr,
+        socket: Bound,
         event: Event,
     ) -> Option<TransportEvent<Setup, SetupError>> {
         Some(match event {
@@ -162,7 +169,7 @@ impl QuicTransport {
                 self.forget(id);
                 TransportEvent::ListenerClosed { listener_id: id, reason: Ok(()) }
             }
-            Event::Attempt(incoming) => return self.on_attempt(id, local, incoming),
+            Event::Attempt(incoming) => return self.on_attempt(id, socket, incoming),
         })
     }
 
@@ -170,7 +177,7 @@ impl QuicTransport {
     fn on_attempt(
         &mut self,
         id: ListenerId,
-        local: SocketAddr,
+        socket: Bound,
         incoming: Incoming,
     ) -> Option<TransportEvent<Setup, SetupError>> {
         let remote = incoming.remote_address();
@@ -181,12 +188,10 @@ impl QuicTransport {
                 Err(unwanted) => attempt = unwanted,
             }
         }
-        Some(TransportEvent::Incoming {
-            listener_id: id,
-            upgrade: set_up(attempt.map_err(lost), self.deadlines).boxed(),
-            local_addr: from_socket(local),
-            send_back_addr: from_socket(remote),
-        })
+        let (local_addr, send_back_addr) = (from_socket(socket.local), from_socket(remote));
+        let place = self.gauges.accepting(&local_addr, &send_back_addr);
+        let upgrade = set_up(attempt.map_err(lost), self.deadlines, socket.properties, place).boxed();
+        Some(TransportEvent::Incoming { listener_id: id, upgrade, local_addr, send_back_addr })
     }
 }
 
@@ -231,8 +236,8 @@ impl Transport for QuicTransport {
         if let Some(event) = this.events.pop() {
             return Poll::Ready(event);
         }
-        while let Some((id, local, event)) = this.next_event(context) {
-            if let Some(event) = this.on_event(id, local, event) {
+        while let Some((id, socket, event)) = this.next_event(context) {
+            if let Some(event) = this.on_event(id, socket, event) {
                 return Poll::Ready(event);
             }
         }
@@ -244,9 +249,14 @@ impl Transport for QuicTransport {
 async fn set_up(
     connecting: impl Future<Output = io::Result<Connection>>,
     deadlines: Deadlines,
+    socket: Arc<UdpProperties>,
+    place: Place,
 ) -> Result<Connected, SetupError> {
     let (peer, connection) = Budget::start(deadlines).run(Step::Quic, established(connecting)).await?;
-    Ok((peer, multiplexer(connection)))
+    if let Some(gauge) = QuicGauge::new(&connection, socket) {
+        place.fill(Gauge::quic(gauge));
+    }
+    Ok((peer, StreamMuxerBox::new(Held::new(Muxer::new(connection), place))))
 }
 
 fn failed(error: io::Error) -> SetupError {
