@@ -7,6 +7,7 @@ use noq::{
     ClientConfig, EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt,
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
+use noq_proto::HashedConnectionIdGenerator;
 use ring::hmac;
 
 use super::controller::Switch;
@@ -42,12 +43,17 @@ impl Configs {
     }
 }
 
-/// With a reset key that outlives the process, a peer of an earlier life learns at once that its connection is
-/// gone, instead of waiting for its idle timeout.
+/// With keys that outlive the process, a peer of an earlier life learns at once that its connection is gone, instead
+/// of waiting for its idle timeout. An identity from which nothing can be derived has new keys in each life.
 fn endpoint(identity: &Keypair) -> EndpointConfig {
-    let secret = identity.derive_secret(b"ketch quic stateless reset");
-    let key = |secret: [u8; 32]| Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &secret));
-    let mut config = secret.map_or_else(EndpointConfig::default, |secret| EndpointConfig::new(key(secret)));
+    let mut config = EndpointConfig::default();
+    if let Some(secret) = identity.derive_secret(b"ketch quic stateless reset") {
+        config.reset_key(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &secret)));
+    }
+    if let Some([a, b, c, d, e, f, g, h, ..]) = identity.derive_secret(b"ketch quic connection ids") {
+        let key = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        config.cid_generator(Arc::new(move || Box::new(HashedConnectionIdGenerator::from_key(key))));
+    }
     config.supported_versions(vec![1]);
     config
 }

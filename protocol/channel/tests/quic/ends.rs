@@ -54,7 +54,7 @@ impl End {
         Self::own(&Keypair::generate_ed25519(), Deadlines { connect: setup, setup })
     }
 
-    fn own(identity: &Keypair, deadlines: Deadlines) -> Self {
+    pub(crate) fn own(identity: &Keypair, deadlines: Deadlines) -> Self {
         let settings = ChannelSettings::default();
         let (transport, gauges) = ketch_channel::transport(identity, deadlines, settings).unwrap();
         Self { peer: identity.public().to_peer_id(), transport, gauges }
