@@ -18,7 +18,7 @@ use super::{address::from_socket, socket::Bound};
 pub(super) enum Event {
     Address(Multiaddr),
     Expired(Multiaddr),
-    Attempt(Incoming),
+    Attempt(Box<Incoming>),
     /// The interfaces cannot be watched; what is known stays.
     Failed(io::Error),
     /// Nobody will be accepted any more.
@@ -66,7 +66,7 @@ impl Listener {
         let attempt = std::task::ready!(self.accepting.poll_unpin(context));
         let Some(attempt) = attempt else { return Poll::Ready(Event::Ended) };
         self.accepting = accept(self.bound.endpoint.clone());
-        Poll::Ready(Event::Attempt(attempt))
+        Poll::Ready(Event::Attempt(Box::new(attempt)))
     }
 
     fn poll_interfaces(&mut self, context: &mut Context<'_>) -> Poll<Event> {

@@ -169,7 +169,7 @@ impl QuicTransport {
                 self.forget(id);
                 TransportEvent::ListenerClosed { listener_id: id, reason: Ok(()) }
             }
-            Event::Attempt(incoming) => return self.on_attempt(id, socket, incoming),
+            Event::Attempt(incoming) => return self.on_attempt(id, socket, *incoming),
         })
     }
 

@@ -21,13 +21,10 @@ async fn the_peer_that_comes_through_the_hole_is_the_one_that_was_dialed() {
         let awaited = waiting.transport.dial(dialing_from, WAITING).unwrap();
         let dialed = dialing.transport.dial(waiting_at, DIALER).unwrap();
         let peers = async { futures::join!(awaited, dialed) };
-        tokio::pin!(peers);
-        let (awaited, dialed) = loop {
-            tokio::select! {
-                done = &mut peers => break done,
-                // The packets that punch are no connection attempts, and the connection is no inbound one.
-                event = waiting.event() => panic!("{event:?}"),
-            }
+        let (awaited, dialed) = tokio::select! {
+            done = peers => done,
+            // The packets that punch are no connection attempts, and the connection is no inbound one.
+            event = waiting.event() => panic!("{event:?}"),
         };
         assert_eq!(awaited.unwrap().0, dialing.peer);
         assert_eq!(dialed.unwrap().0, waiting.peer);
