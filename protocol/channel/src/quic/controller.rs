@@ -204,3 +204,78 @@ impl congestion::Controller for Switchable {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use congestion::Controller as _;
+
+    use super::*;
+
+    const MTU: u16 = 1_452;
+
+    fn switchable(controller: Controller) -> Switchable {
+        let inner = fresh(controller, None, Instant::now(), MTU);
+        Switchable { inner, active: controller, choice: Arc::new(Choice::new(controller)), mtu: MTU }
+    }
+
+    fn exchange(switchable: &mut Switchable, controller: Controller) {
+        switchable.choice.want(controller);
+        switchable.exchange_if_wanted(Instant::now());
+        assert_eq!(switchable.choice.active(), controller);
+    }
+
+    #[test]
+    fn a_window_that_has_grown_is_carried_over_without_a_second_slow_start() {
+        let mut switchable = switchable(Controller::Cubic);
+        let grown = 10_000_000;
+        switchable.inner = Box::new(Grown(grown));
+        exchange(&mut switchable, Controller::Bbr);
+        assert_eq!(switchable.window(), grown);
+        switchable.inner = Box::new(Grown(grown));
+        exchange(&mut switchable, Controller::Cubic);
+        assert!(grown - switchable.window() < u64::from(MTU), "{}", switchable.window());
+        assert_eq!(switchable.metrics().ssthresh, Some(switchable.window()));
+    }
+
+    #[test]
+    fn a_window_that_has_not_grown_starts_slowly_again() {
+        let mut switchable = switchable(Controller::Bbr);
+        exchange(&mut switchable, Controller::Cubic);
+        assert_eq!(switchable.window(), switchable.initial_window());
+        assert_eq!(switchable.metrics().ssthresh, Some(u64::MAX));
+    }
+
+    #[test]
+    fn all_copies_of_a_controller_obey_the_same_choice() {
+        let switchable = switchable(Controller::Cubic);
+        let copy = switchable.clone_box().into_any().downcast::<Switchable>().unwrap();
+        switchable.choice.want(Controller::Bbr);
+        assert_eq!(copy.choice.wanted(), Controller::Bbr);
+    }
+
+    /// A controller whose window has grown.
+    #[derive(Debug)]
+    struct Grown(u64);
+
+    impl congestion::Controller for Grown {
+        fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: bool, _: u64, _: u64) {}
+
+        fn on_mtu_update(&mut self, _: u16) {}
+
+        fn window(&self) -> u64 {
+            self.0
+        }
+
+        fn clone_box(&self) -> Inner {
+            Box::new(Self(self.0))
+        }
+
+        fn initial_window(&self) -> u64 {
+            12_000
+        }
+
+        fn into_any(self: Box<Self>) -> Box<dyn Any> {
+            self
+        }
+    }
+}
