@@ -33,29 +33,22 @@ impl ControllerFactory for Switch {
     }
 }
 
-/// The controller that somebody wants for one connection, and the one it has.
+/// The controller that somebody wants for one connection. It is in force from the next acknowledgement on; nothing can
+/// refuse it.
 #[derive(Debug)]
-pub(super) struct Choice {
-    wanted: AtomicU8,
-    active: AtomicU8,
-}
+pub(super) struct Choice(AtomicU8);
 
 impl Choice {
     fn new(controller: Controller) -> Self {
-        Self { wanted: AtomicU8::new(code(controller)), active: AtomicU8::new(code(controller)) }
+        Self(AtomicU8::new(code(controller)))
     }
 
-    /// Takes effect when the next acknowledgement arrives.
     pub(super) fn want(&self, controller: Controller) {
-        self.wanted.store(code(controller), Ordering::Relaxed);
+        self.0.store(code(controller), Ordering::Relaxed);
     }
 
-    pub(super) fn active(&self) -> Controller {
-        decode(self.active.load(Ordering::Relaxed))
-    }
-
-    fn wanted(&self) -> Controller {
-        decode(self.wanted.load(Ordering::Relaxed))
+    pub(super) fn wanted(&self) -> Controller {
+        decode(self.0.load(Ordering::Relaxed))
     }
 
     /// The choice of a living connection.
@@ -96,7 +89,6 @@ impl Switchable {
         let grown = (window > self.inner.initial_window()).then_some(window);
         self.inner = fresh(wanted, grown, now, self.mtu);
         self.active = wanted;
-        self.choice.active.store(code(wanted), Ordering::Relaxed);
     }
 }
 
@@ -221,7 +213,7 @@ mod tests {
     fn exchange(switchable: &mut Switchable, controller: Controller) {
         switchable.choice.want(controller);
         switchable.exchange_if_wanted(Instant::now());
-        assert_eq!(switchable.choice.active(), controller);
+        assert_eq!(switchable.active, controller);
     }
 
     #[test]

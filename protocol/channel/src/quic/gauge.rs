@@ -27,7 +27,7 @@ impl QuicGauge {
     pub(crate) fn effective(&self) -> io::Result<Effective> {
         self.living()?;
         Ok(Effective {
-            controller: self.choice.active().to_string(),
+            controller: self.choice.wanted().to_string(),
             send_buffer: self.socket.send_buffer,
             receive_buffer: self.socket.receive_buffer,
             gso: Some(self.socket.gso),
@@ -46,7 +46,7 @@ impl QuicGauge {
         })
     }
 
-    /// Takes effect with the next acknowledgement; the window is carried over.
+    /// In force from the next acknowledgement on; the window is carried over.
     pub(crate) fn set_controller(&self, controller: Controller) -> Result<(), ControllerError> {
         self.living().map_err(|cause| ControllerError::Failed { asked: controller, cause })?;
         self.choice.want(controller);

@@ -42,6 +42,9 @@ async fn the_controller_is_exchanged_while_the_connection_lives() {
         let far = async { receive(&mut connected.listener.accept().await.unwrap()).await };
         futures::join!(send(&mut near, &bytes), far);
         assert_eq!(gauge.effective().unwrap().controller, controller.to_string());
+        // Only BBR takes anything for the bandwidth of the path.
+        let rate = gauge.statistics().unwrap().rate_bytes_per_s;
+        assert_eq!(rate.is_some(), controller == Controller::Bbr);
         let after = gauge.statistics().unwrap().window_bytes.unwrap();
         assert!(after > before / 4, "{before} {after}");
     }
