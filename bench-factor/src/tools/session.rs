@@ -79,7 +79,7 @@ impl Bench {
         let mut least_bytes = source.summary.bytes;
         if scenario.has_copy() {
             self.run(adapter, &mut setup)?;
-            least_bytes = self.diverge(scenario, &setup)?;
+            least_bytes = self.diverge(scenario, &setup, adapter)?;
             setup.again = true;
         }
         let timing = self.run(adapter, &mut setup)?;
@@ -90,9 +90,12 @@ impl Bench {
         Ok(if is_copy { Outcome::Verified(measured) } else { Outcome::Differs(measured) })
     }
 
-    /// Makes the source and its copy differ as `scenario` says; returns the bytes that have to travel then.
-    fn diverge(&self, scenario: Scenario, setup: &Setup) -> Result<u64, ToolsError> {
-        let apply = |divergence: Divergence| divergence.apply(self.seed, &setup.source, &setup.copy());
+    /// Makes the source and its copy differ as `scenario` says, whatever the tool left in them; returns the bytes
+    /// that have to travel then.
+    fn diverge(&self, scenario: Scenario, setup: &Setup, adapter: &Adapter) -> Result<u64, ToolsError> {
+        let sidecars = patterns(&[adapter.sidecars]);
+        let apply =
+            |divergence: Divergence| divergence.apply(self.seed, &setup.source, &setup.copy(), &sidecars);
         let summary = scenario.divergence().map(apply).transpose()?;
         Ok(summary.map_or(0, |summary| summary.least_bytes()))
     }
@@ -165,12 +168,13 @@ fn measured(source: &Source, least_bytes: u64, timing: Timing) -> Measured {
 /// Whether the files of two trees are equal, what the tool is known to leave aside.
 fn is_copy(tree: &Path, copy: &Path, adapter: &Adapter) -> Result<bool, ToolsError> {
     let kept: &[&str] = if adapter.deletes { &[] } else { &[TARGET_ONLY] };
-    let ignore = |globs: &[&[&str]]| {
-        globs.concat().iter().map(|glob| Pattern::new(glob.as_bytes().to_vec())).collect::<Vec<_>>()
-    };
-    let expected = digest(tree, &digest::Options { full: false, ignore: ignore(&[adapter.sidecars]) })?;
-    let found = digest(copy, &digest::Options { full: false, ignore: ignore(&[adapter.sidecars, kept]) })?;
+    let expected = digest(tree, &digest::Options { full: false, ignore: patterns(&[adapter.sidecars]) })?;
+    let found = digest(copy, &digest::Options { full: false, ignore: patterns(&[adapter.sidecars, kept]) })?;
     Ok(expected.hex == found.hex)
+}
+
+fn patterns(globs: &[&[&str]]) -> Vec<Pattern> {
+    globs.concat().into_iter().map(Pattern::new).collect()
 }
 
 /// A TCP port on which nobody listens. Somebody else may take it before it is used; the session then fails.
