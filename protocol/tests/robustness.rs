@@ -8,7 +8,7 @@ use ketch_protocol::{
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
         Ask, Batch, Claim, Compression, Consent, Counts, Durability, Equality, Expand, Frames, Hashes, List,
-        Message, MessageError, Nodes, Offer, Parts, Pieces, Place, Policy, Propose, Refuse, Removal,
+        Message, MessageError, Nodes, Offer, Origin, Parts, Pieces, Place, Policy, Propose, Refuse, Removal,
         RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals,
         Want, encode,
     },
@@ -169,8 +169,9 @@ fn ask() -> impl Strategy<Value = Ask> {
         (Consent::Given, TargetView::Comparable, false),
         (Consent::Given, TargetView::Comparable, true),
     ];
-    (any::<[u8; 16]>(), claim(), select(views.to_vec()), selection()).prop_map(
-        |(session, claim, (consent, target, preview), selection)| Ask {
+    let missed = vec(path(), 0..3);
+    (any::<[u8; 16]>(), claim(), select(views.to_vec()), selection(), missed).prop_map(
+        |(session, claim, (consent, target, preview), selection, missed)| Ask {
             version: VERSION,
             session: SessionId(session),
             claim,
@@ -178,6 +179,7 @@ fn ask() -> impl Strategy<Value = Ask> {
             target,
             selection,
             preview,
+            missed,
         },
     )
 }
@@ -252,8 +254,9 @@ fn message() -> impl Strategy<Value = Message> {
     });
     let refuse = (select(Reason::ALL), proptest::option::of(path()), ".{0,20}")
         .prop_map(|(reason, path, detail)| Refuse { reason, path, detail });
-    let offer = proptest::option::of(totals())
-        .prop_map(|estimate| Message::Offer(Offer { version: VERSION, estimate }));
+    let origin = proptest::option::of(any::<[u8; 16]>().prop_map(Origin));
+    let offer = (proptest::option::of(totals()), origin)
+        .prop_map(|(estimate, origin)| Message::Offer(Offer { version: VERSION, estimate, origin }));
     let want = (few_runs(), few_runs(), vec(parts(), 0..3), few_runs(), pieces(), pieces()).prop_map(
         |(content, digest, parts, delta, lists, pieces)| {
             Message::Want(Want { content, digest, parts, delta, lists, pieces })
@@ -510,7 +513,7 @@ proptest! {
         });
         let prelude = [
             Input::Message(Message::Ask(ask)),
-            Input::Admitted { estimate: None },
+            Input::Admitted { estimate: None, origin: None },
             Input::Listed { entries: entries.to_vec(), problems: Vec::new() },
         ];
         let mut inputs: Vec<Input> =
@@ -539,7 +542,7 @@ proptest! {
         } else {
             Receiver::new(ask.clone())
         };
-        let offer = Message::Offer(Offer { version: VERSION, estimate: None });
+        let offer = Message::Offer(Offer { version: VERSION, estimate: None, origin: None });
         let mut inputs: Vec<Input> =
             [offer].into_iter().chain(messages).rev().map(Input::Message).collect();
         // What answers a proposal is said before the offer is heard.

@@ -14,8 +14,8 @@ use ketch_protocol::{
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
         Ask, Batch, Claim, Compression, Consent, Counts, Durability, Expand, Frames, Hashes, List, Message,
-        Nodes, Offer, Pieces, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules, Run,
-        Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
+        Nodes, Offer, Origin, Pieces, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules,
+        Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -73,6 +73,7 @@ fn the_ask() -> Ask {
         target: TargetView::Occupied,
         selection: Selection::default(),
         preview: false,
+        missed: Vec::new(),
     }
 }
 
@@ -123,7 +124,7 @@ fn said_by_receiver() -> Vec<Message> {
 
 fn said_by_sender() -> Vec<Message> {
     vec![
-        Message::Offer(Offer { version: VERSION, estimate: Some(TOTALS) }),
+        Message::Offer(Offer { version: VERSION, estimate: Some(TOTALS), origin: Some(Origin([0xd0; 16])) }),
         Message::Manifest(Batch { first: EntryId(0), entries: entries(), problems: vec![pipe()] }),
         Message::ManifestEnd(TOTALS),
         Message::Farewell,
@@ -188,6 +189,7 @@ fn an_ask_for_a_share() -> Ask {
             ..Selection::default()
         },
         preview: true,
+        missed: vec![path("log/b"), path("log/c")],
         ..the_ask()
     }
 }
@@ -371,7 +373,7 @@ fn a_sender_says_its_side_of_the_example() {
     let [ask, accept, want, settled, done] = said_by_receiver().try_into().expect("five messages");
     let inputs = [
         Input::Message(ask),
-        Input::Admitted { estimate: Some(TOTALS) },
+        Input::Admitted { estimate: Some(TOTALS), origin: Some(Origin([0xd0; 16])) },
         Input::Listed { entries: entries(), problems: vec![pipe()] },
         Input::ListEnded,
         Input::Message(accept),

@@ -91,7 +91,7 @@ impl PlayedSender {
     }
 
     pub(crate) async fn offer(&mut self) {
-        self.control.say(&Message::Offer(Offer { version: VERSION, estimate: None })).await;
+        self.control.say(&Message::Offer(Offer { version: VERSION, estimate: None, origin: None })).await;
     }
 
     /// Waits until the receiver has heard the offer: what is closed at once may take its last words along.
@@ -186,6 +186,7 @@ impl PlayedReceiver {
             target,
             selection: Selection::default(),
             preview: false,
+            missed: Vec::new(),
         }
     }
 }

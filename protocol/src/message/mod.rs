@@ -151,6 +151,9 @@ pub struct Ask {
     pub selection: Selection,
     /// Whether nothing will be stored: what is settled is what would be. In answer to a proposal, as proposed.
     pub preview: bool,
+    /// What was listed and had vanished when it was read, in a session before that this one takes up: the sender
+    /// names what is still missing. No more than fits beside nothing else ([`Fill::add_name`]).
+    pub missed: Vec<EntryPath>,
 }
 
 /// The hello of a sender that dials.
@@ -189,13 +192,19 @@ pub enum TargetView {
 }
 
 /// The hello of the sender.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
     /// [`crate::limits::VERSION`] of the sender.
     pub version: u32,
     /// What was counted when the offer was made; `None` while that is under way. The manifest decides.
     pub estimate: Option<Totals>,
+    /// On what the source lies, where that is known.
+    pub origin: Option<Origin>,
 }
+
+/// Tells whether a source lies on the file system on which it lay before, without saying which one that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin(pub [u8; 16]);
 
 /// Why a side ends the session.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,14 +9,14 @@ use prost::{Message as ProstMessage, Oneof};
 
 use self::{
     entry::{WireEntry, entry_from_wire, entry_to_wire},
-    storing::{WireSettled, WireWant},
+    storing::{WireName, WireSettled, WireWant, names_from_wire, names_to_wire},
     sync::{
         WireExpand, WireList, WireNodes, WirePropose, WireRoot, WireSelection, place_from_wire,
         place_to_wire, selection_from_wire, selection_to_wire,
     },
 };
 use super::{
-    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Refuse, Run, Secret, SessionId,
+    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Origin, Refuse, Run, Secret, SessionId,
     TargetView, Totals,
 };
 use crate::{
@@ -91,14 +91,18 @@ struct WireAsk {
     selection: Option<WireSelection>,
     #[prost(bool, tag = "9")]
     preview: bool,
+    #[prost(message, repeated, tag = "10")]
+    missed: Vec<WireName>,
 }
 
-#[derive(Clone, Copy, PartialEq, ProstMessage)]
+#[derive(Clone, PartialEq, ProstMessage)]
 struct WireOffer {
     #[prost(uint32, tag = "1")]
     version: u32,
     #[prost(message, optional, tag = "2")]
     estimate: Option<WireTotals>,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    origin: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -173,9 +177,7 @@ impl From<&Message> for Envelope {
     fn from(message: &Message) -> Self {
         let body = match message {
             Message::Ask(ask) => Body::Ask(ask.into()),
-            Message::Offer(offer) => {
-                Body::Offer(WireOffer { version: offer.version, estimate: offer.estimate.map(Into::into) })
-            }
+            Message::Offer(offer) => Body::Offer((*offer).into()),
             Message::Refuse(refuse) => Body::Refuse(WireRefuse {
                 reason: refuse.reason.code(),
                 path: refuse.path.as_ref().map(|path| path.as_bytes().to_vec()),
@@ -205,9 +207,7 @@ impl TryFrom<Envelope> for Message {
     fn try_from(envelope: Envelope) -> Result<Self, MessageError> {
         Ok(match envelope.body.ok_or(MessageError::Field("body"))? {
             Body::Ask(ask) => Self::Ask(ask.try_into()?),
-            Body::Offer(offer) => {
-                Self::Offer(Offer { version: offer.version, estimate: offer.estimate.map(Into::into) })
-            }
+            Body::Offer(offer) => Self::Offer(offer.try_into()?),
             Body::Refuse(refuse) => Self::Refuse(refuse.try_into()?),
             Body::Accept(Nothing {}) => Self::Accept,
             Body::Manifest(batch) => Self::Manifest(batch.try_into()?),
@@ -250,6 +250,7 @@ impl From<&Ask> for WireAsk {
             path,
             selection: selection_to_wire(&ask.selection),
             preview: ask.preview,
+            missed: names_to_wire(&ask.missed),
         }
     }
 }
@@ -275,7 +276,25 @@ impl TryFrom<WireAsk> for Ask {
             target,
             selection: selection_from_wire(ask.selection)?,
             preview: ask.preview,
+            missed: names_from_wire(ask.missed)?,
         })
+    }
+}
+
+impl From<Offer> for WireOffer {
+    fn from(Offer { version, estimate, origin }: Offer) -> Self {
+        let origin = origin.map(|Origin(bytes)| bytes.to_vec());
+        Self { version, estimate: estimate.map(Into::into), origin }
+    }
+}
+
+impl TryFrom<WireOffer> for Offer {
+    type Error = MessageError;
+
+    fn try_from(WireOffer { version, estimate, origin }: WireOffer) -> Result<Self, MessageError> {
+        let origin = origin.map(|bytes| bytes.try_into().map(Origin)).transpose();
+        let origin = origin.map_err(|_| MessageError::Field("origin"))?;
+        Ok(Self { version, estimate: estimate.map(Into::into), origin })
     }
 }
 

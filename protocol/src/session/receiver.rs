@@ -271,6 +271,7 @@ impl Receiver {
             target,
             selection: Selection::default(),
             preview,
+            missed: Vec::new(),
         };
         self.enter(State::AwaitOffer, now);
         self.ask(ask)

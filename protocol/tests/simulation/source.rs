@@ -151,7 +151,11 @@ impl Source {
                     Claim::Ticket(secret) => secret == self.secret,
                     Claim::Share(_) | Claim::Proposed => true,
                 };
-                return Some(if admitted { Input::Admitted { estimate: None } } else { Input::Denied });
+                return Some(if admitted {
+                    Input::Admitted { estimate: None, origin: None }
+                } else {
+                    Input::Denied
+                });
             }
             Action::List => {
                 self.scan = Scan::Left(self.tree.iter().rev().map(|(path, node)| node.entry(path)).collect());

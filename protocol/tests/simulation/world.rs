@@ -49,6 +49,7 @@ pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
         target,
         selection: Selection::default(),
         preview: false,
+        missed: Vec::new(),
     }
 }
 

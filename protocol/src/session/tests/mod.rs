@@ -47,6 +47,7 @@ fn ask(consent: Consent, target: TargetView) -> Ask {
         target,
         selection: Selection::default(),
         preview: false,
+        missed: Vec::new(),
     }
 }
 
@@ -67,7 +68,7 @@ fn answer(target: TargetView) -> Ask {
 }
 
 fn offer() -> Message {
-    Message::Offer(Offer { version: VERSION, estimate: None })
+    Message::Offer(Offer { version: VERSION, estimate: None, origin: None })
 }
 
 fn batch(first: u64, entries: &[Entry]) -> Message {
