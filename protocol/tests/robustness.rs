@@ -7,10 +7,10 @@ use ketch_protocol::{
     limits::{BATCH_ENTRIES, DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Compression, Consent, Counts, Durability, Equality, Expand, Frames, Hashes, List,
-        Message, MessageError, Nodes, Offer, Origin, Parts, Pieces, Place, Policy, Propose, Refuse, Removal,
-        RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals,
-        Want, encode,
+        Ask, Batch, Claim, Compression, Consent, Counts, DiskId, Durability, Equality, Expand, Frames,
+        Hashes, List, Message, MessageError, Nodes, Offer, Parts, Pieces, Place, Policy, Propose, Refuse,
+        Removal, RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName,
+        TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -254,9 +254,9 @@ fn message() -> impl Strategy<Value = Message> {
     });
     let refuse = (select(Reason::ALL), proptest::option::of(path()), ".{0,20}")
         .prop_map(|(reason, path, detail)| Refuse { reason, path, detail });
-    let origin = proptest::option::of(any::<[u8; 16]>().prop_map(Origin));
-    let offer = (proptest::option::of(totals()), origin)
-        .prop_map(|(estimate, origin)| Message::Offer(Offer { version: VERSION, estimate, origin }));
+    let disk = proptest::option::of(any::<[u8; 16]>().prop_map(DiskId));
+    let offer = (proptest::option::of(totals()), disk)
+        .prop_map(|(estimate, disk)| Message::Offer(Offer { version: VERSION, estimate, disk }));
     let want = (few_runs(), few_runs(), vec(parts(), 0..3), few_runs(), pieces(), pieces()).prop_map(
         |(content, digest, parts, delta, lists, pieces)| {
             Message::Want(Want { content, digest, parts, delta, lists, pieces })
@@ -513,7 +513,7 @@ proptest! {
         });
         let prelude = [
             Input::Message(Message::Ask(ask)),
-            Input::Admitted { estimate: None, origin: None },
+            Input::Admitted { estimate: None, disk: None },
             Input::Listed { entries: entries.to_vec(), problems: Vec::new() },
         ];
         let mut inputs: Vec<Input> =
@@ -542,7 +542,7 @@ proptest! {
         } else {
             Receiver::new(ask.clone())
         };
-        let offer = Message::Offer(Offer { version: VERSION, estimate: None, origin: None });
+        let offer = Message::Offer(Offer { version: VERSION, estimate: None, disk: None });
         let mut inputs: Vec<Input> =
             [offer].into_iter().chain(messages).rev().map(Input::Message).collect();
         // What answers a proposal is said before the offer is heard.

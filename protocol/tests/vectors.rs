@@ -13,8 +13,8 @@ use ketch_protocol::{
     limits::{self, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Compression, Consent, Counts, Durability, Expand, Frames, Hashes, List, Message,
-        Nodes, Offer, Origin, Pieces, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules,
+        Ask, Batch, Claim, Compression, Consent, Counts, DiskId, Durability, Expand, Frames, Hashes, List,
+        Message, Nodes, Offer, Pieces, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules,
         Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
@@ -124,7 +124,7 @@ fn said_by_receiver() -> Vec<Message> {
 
 fn said_by_sender() -> Vec<Message> {
     vec![
-        Message::Offer(Offer { version: VERSION, estimate: Some(TOTALS), origin: Some(Origin([0xd0; 16])) }),
+        Message::Offer(Offer { version: VERSION, estimate: Some(TOTALS), disk: Some(DiskId([0xd0; 16])) }),
         Message::Manifest(Batch { first: EntryId(0), entries: entries(), problems: vec![pipe()] }),
         Message::ManifestEnd(TOTALS),
         Message::Farewell,
@@ -373,7 +373,7 @@ fn a_sender_says_its_side_of_the_example() {
     let [ask, accept, want, settled, done] = said_by_receiver().try_into().expect("five messages");
     let inputs = [
         Input::Message(ask),
-        Input::Admitted { estimate: Some(TOTALS), origin: Some(Origin([0xd0; 16])) },
+        Input::Admitted { estimate: Some(TOTALS), disk: Some(DiskId([0xd0; 16])) },
         Input::Listed { entries: entries(), problems: vec![pipe()] },
         Input::ListEnded,
         Input::Message(accept),

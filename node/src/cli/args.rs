@@ -38,7 +38,7 @@ Exit codes, the same on both ends:
   2    the command line makes no sense
   3    the peer cannot be reached, or refused
   4    partial: some entries could not be read or written; each is named
-  5    stopped by a guard: no space, a target that cannot be written, too much to remove
+  5    stopped by a guard: nothing there, no space, not to be written, too much to remove
   130  interrupted";
 
 #[derive(Debug, Subcommand)]

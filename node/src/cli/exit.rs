@@ -53,16 +53,22 @@ impl Exit {
         match error {
             SessionError::Stopped(Stop { reason, .. }) => match reason {
                 Reason::Interrupted => Self::Interrupted,
-                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => {
-                    Self::Guard
-                }
+                Reason::NoSpace
+                | Reason::ReadOnly
+                | Reason::RemovalLimit
+                | Reason::EmptySource
+                | Reason::OtherSource
+                | Reason::Unavailable => Self::Guard,
                 Reason::NotAdmitted | Reason::Declined | Reason::Busy => Self::Unreachable,
                 Reason::Version | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
             },
             SessionError::Refused(Stop { reason, .. }) => match reason {
-                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => {
-                    Self::Guard
-                }
+                Reason::NoSpace
+                | Reason::ReadOnly
+                | Reason::RemovalLimit
+                | Reason::EmptySource
+                | Reason::OtherSource
+                | Reason::Unavailable => Self::Guard,
                 Reason::NotAdmitted | Reason::Declined | Reason::Version | Reason::Busy => Self::Unreachable,
                 Reason::Interrupted | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
             },
@@ -110,11 +116,8 @@ impl Exit {
 
     fn of_sync(error: &SyncError) -> Self {
         match error {
-            SyncError::Source { .. }
-            | SyncError::Tree(_)
-            | SyncError::LookAtTarget(_)
-            | SyncError::Random(_) => Self::Failed,
-            SyncError::OtherSource { .. } => Self::Guard,
+            SyncError::Tree(_) | SyncError::LookAtTarget(_) | SyncError::Random(_) => Self::Failed,
+            SyncError::Source { .. } | SyncError::OtherSource { .. } => Self::Guard,
             SyncError::Target(error) => Self::of_target(error),
             SyncError::Connect(_) => Self::Unreachable,
             SyncError::Session { error, .. } => Self::of_session(error),
@@ -184,6 +187,9 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
     }
 }
 
+const OTHER_SOURCE: &str =
+    "mount what belongs there, or --force-empty if the source is meant to lie on another file system";
+
 fn sync_hint(error: &SyncError) -> Option<&'static str> {
     match error {
         SyncError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => {
@@ -193,9 +199,7 @@ fn sync_hint(error: &SyncError) -> Option<&'static str> {
             error,
             "there is no such share, or no such right on it: the other side gives one by `ketch serve --allow PEER=NAME:RIGHT`, and PEER is what `ketch id` prints here",
         ),
-        SyncError::OtherSource { .. } => {
-            Some("mount what belongs there, or --force-empty if the source is meant to be another one")
-        }
+        SyncError::OtherSource { .. } => Some(OTHER_SOURCE),
         SyncError::Source { .. }
         | SyncError::Tree(_)
         | SyncError::Target(_)
@@ -216,6 +220,7 @@ fn session_hint(error: &SessionError, not_admitted: &'static str) -> Option<&'st
             Some("--dry-run shows what would be removed, --max-delete allows more of it")
         }
         Some(Reason::EmptySource) => Some("--force-empty if the source is meant to be empty"),
+        Some(Reason::OtherSource) => Some(OTHER_SOURCE),
         Some(Reason::Busy) => Some("run the same command again when the other session has ended"),
         Some(
             Reason::Version
@@ -223,6 +228,7 @@ fn session_hint(error: &SessionError, not_admitted: &'static str) -> Option<&'st
             | Reason::Declined
             | Reason::Interrupted
             | Reason::ReadOnly
+            | Reason::Unavailable
             | Reason::Timeout
             | Reason::Internal,
         ) => None,

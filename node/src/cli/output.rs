@@ -415,7 +415,7 @@ mod tests {
             moved_bytes: 1000,
             found_bytes: 0,
             planned_bytes: 0,
-            unsettled: 0,
+            unsettled: ketch::transfer::Unsettled::default(),
             ready,
             durable,
         };

@@ -28,7 +28,7 @@ struct Setting {
 
 impl Setting {
     fn new() -> Self {
-        let identity = RootIdentity { file_system: 1, inode: 2 };
+        let identity = RootIdentity { file_system: 1 };
         Self { folder: tempfile::tempdir().unwrap(), root: Root { path: "/tree".into(), identity } }
     }
 

@@ -81,8 +81,8 @@ pub enum SyncError {
         /// Why.
         source: io::Error,
     },
-    /// Another directory is in the place of the source, for whose sake nothing is removed.
-    #[error("{} is not the directory that was synced before: another one is in its place, so nothing is removed", show(.path))]
+    /// The source lies elsewhere than before, and for its sake nothing is removed.
+    #[error("{} lies on another file system than what was synced before, so nothing is removed", show(.path))]
     OtherSource {
         /// What was named.
         path: PathBuf,

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use ketch_protocol::{
-    message::{Counts, Fate, Place, Totals},
+    message::{Counts, Fate, Fill, Place, Totals},
     path::EntryPath,
     problem::Problem,
     session::{SessionError, receiver::Answer},
@@ -190,11 +190,35 @@ pub struct Report {
     pub found_bytes: u64,
     /// In a preview, bytes of content that would have crossed.
     pub planned_bytes: u64,
-    /// Problems with entries that changed or vanished while they were read.
-    pub unsettled: u64,
+    /// Entries that changed or vanished while they were read.
+    pub unsettled: Unsettled,
     /// From the first hello, or from a person's consent, until every file had its final name.
     pub ready: Duration,
     /// From then until everything was as durable as asked; the sender takes the word of the
     /// receiver for it.
     pub durable: Duration,
+}
+
+/// Entries that changed or vanished while they were read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unsettled {
+    /// How many.
+    pub entries: u64,
+    /// Their names, as many as an ask can hold.
+    pub names: Vec<EntryPath>,
+    fill: Fill,
+}
+
+impl Unsettled {
+    /// Takes note of a problem, if it is one of these.
+    pub(super) fn note(&mut self, problem: &Problem) {
+        if !problem.cause.is_unsettled() {
+            return;
+        }
+        self.entries += 1;
+        if !self.fill.is_full() {
+            self.fill.add_name(&problem.path);
+            self.names.push(problem.path.clone());
+        }
+    }
 }

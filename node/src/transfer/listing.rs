@@ -8,7 +8,7 @@ use ketch_protocol::{
 use tokio::sync::mpsc;
 
 use super::known_tree::KnownTree;
-use crate::tree::{Found, Scan, Source, SourceError};
+use crate::tree::{Found, Source, SourceError};
 
 /// Batches scanned ahead of the session.
 const BATCHES_AHEAD: usize = 4;
@@ -25,7 +25,7 @@ pub(super) struct Listed {
 pub(super) fn list(tree: KnownTree) -> mpsc::Receiver<Result<Listed, SourceError>> {
     let (batches, listed) = mpsc::channel(BATCHES_AHEAD);
     tokio::task::spawn_blocking(move || {
-        let mut scan = match tree.list() {
+        let scan = match tree.list() {
             Ok(scan) => scan,
             Err(error) => {
                 // The session has ended if nobody takes it.
@@ -33,7 +33,9 @@ pub(super) fn list(tree: KnownTree) -> mpsc::Receiver<Result<Listed, SourceError
                 return;
             }
         };
-        while let Some(batch) = next_batch(&mut scan) {
+        let missing = tree.missing().into_iter().map(Found::Problem);
+        let mut found = scan.chain(missing);
+        while let Some(batch) = next_batch(&mut found) {
             if batches.blocking_send(Ok(batch)).is_err() {
                 return;
             }
@@ -57,9 +59,9 @@ pub(super) fn count(source: &Source) -> Totals {
     totals
 }
 
-fn next_batch(scan: &mut Scan) -> Option<Listed> {
+fn next_batch(found: &mut impl Iterator<Item = Found>) -> Option<Listed> {
     let mut batch = Listed::default();
-    for found in scan {
+    for found in found {
         batch.add(found);
         if batch.fill.is_full() {
             return Some(batch);

@@ -209,7 +209,7 @@ impl Judge {
     pub(super) fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
         self.reserve(ask).map_err(|error| Denial::Silent(error.to_string()))?;
         let tree = KnownTree::offered(self.source.clone());
-        Ok(Admission { tree, estimate: self.estimate.get().copied() })
+        Ok(Admission { tree, estimate: self.estimate.get().copied(), disk: None })
     }
 
     fn reserve(&self, ask: &Ask) -> Result<(), AdmitError> {

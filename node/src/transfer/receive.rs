@@ -119,6 +119,7 @@ fn ask(request: &ReceiveRequest, target: TargetView) -> Result<Ask, ReceiveError
         target,
         selection: Selection::default(),
         preview: false,
+        missed: Vec::new(),
     })
 }
 

@@ -25,7 +25,7 @@ use super::{
     arrivals::{DataStream, DataStreams, SESSION_STREAMS},
     checkpoints::{self, Checkpoints},
     data_in::bring,
-    event::{Change, Consultation, Event, Progress, Report},
+    event::{Change, Consultation, Event, Progress, Report, Unsettled},
     known_tree::{Ended, KnownTree},
     line::{Line, leave},
     pace::Pace,
@@ -80,8 +80,8 @@ pub(super) struct Receiving {
     checkpoints: Checkpoints,
     /// Writes what was stored to its disk beside the loop.
     checkpoint: Option<JoinHandle<()>>,
-    /// Problems with entries that changed or vanished while they were read.
-    unsettled: u64,
+    /// Entries that changed or vanished while they were read.
+    unsettled: Unsettled,
     /// Whether every change of the target is told.
     itemize: bool,
     /// Changes to be told before anything else.
@@ -218,7 +218,7 @@ impl Receiving {
             heard: Heard::default(),
             checkpoints: Checkpoints::new(began),
             checkpoint: None,
-            unsettled: 0,
+            unsettled: Unsettled::default(),
             itemize: false,
             changes: Vec::new(),
             pace: Pace::default(),
@@ -392,7 +392,7 @@ impl Receiving {
                     Action::Plan { first, entries } => self.order(Order::Plan { first, entries }),
                     Action::Finish => self.order(Order::Finish { listed: self.receiver.listed().0 }),
                     Action::Report(problem) => {
-                        self.unsettled += u64::from(problem.cause.is_unsettled());
+                        self.unsettled.note(&problem);
                         self.order(Order::Spare(problem.path.clone()));
                         self.tell(Event::Problem(problem)).await;
                     }
@@ -408,6 +408,11 @@ impl Receiving {
         if let (TargetView::Empty, Some(estimate)) = (self.view, too_much) {
             let detail = format!("{} bytes are offered, {} are free", estimate.bytes, self.free_bytes);
             self.feed(Input::Stop(Stop::new(Reason::NoSpace, detail)));
+        }
+        let is_elsewhere = self.own.as_mut().is_some_and(|own| own.comes_from(offer.disk));
+        if is_elsewhere && matches!(self.removal, Removal::Extra { force_empty: false, .. }) {
+            // The disk that belongs there may not be mounted.
+            self.feed(Input::Stop(Stop::new(Reason::OtherSource, "nothing was removed")));
         }
         self.tell(Event::Admitted { peer: self.connection.peer(), estimate: offer.estimate }).await;
     }

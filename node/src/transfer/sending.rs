@@ -6,7 +6,7 @@ use ketch_protocol::{
     io::NoMessage,
     limits::{BATCH_ENTRIES, FILE_STREAMS},
     manifest::Entry,
-    message::{Ask, Compression, Fate, Message, Propose, Totals},
+    message::{Ask, Compression, DiskId, Fate, Message, Propose, Totals},
     problem::Reason,
     session::{
         Ending, SessionError, Stop,
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Layout,
     data_out::{DataOut, Moved, bundle_streams},
-    event::{Change, Event, Progress, Report},
+    event::{Change, Event, Progress, Report, Unsettled},
     known_tree::{Ended, KnownTree},
     line::{Line, leave},
     listing::{Listed, list},
@@ -54,6 +54,8 @@ pub(super) struct Admission {
     pub(super) tree: KnownTree,
     /// What the tree was counted to be, once it was.
     pub(super) estimate: Option<Totals>,
+    /// On what it lies, for those that know it by its place.
+    pub(super) disk: Option<DiskId>,
 }
 
 /// Why a receiver gets nothing.
@@ -70,7 +72,7 @@ impl Judge {
         match self {
             Self::Offer(judge) => judge.admit(ask),
             Self::Shares(judge) => judge.admit(ask).await,
-            Self::Proposed(tree) => Ok(Admission { tree: tree.clone(), estimate: None }),
+            Self::Proposed(tree) => Ok(Admission { tree: tree.clone(), estimate: None, disk: None }),
         }
     }
 }
@@ -98,8 +100,8 @@ pub(super) struct Sending {
     began: Instant,
     /// From when the report counts: the beginning, or the receiver's consent.
     started: Instant,
-    /// Problems with entries that changed or vanished while they were read.
-    unsettled: u64,
+    /// Entries that changed or vanished while they were read.
+    unsettled: Unsettled,
     /// Whether every change of the target is told.
     itemize: bool,
     pace: Pace,
@@ -132,7 +134,7 @@ impl Sending {
             moved: Arc::default(),
             began,
             started: began,
-            unsettled: 0,
+            unsettled: Unsettled::default(),
             itemize: false,
             pace: Pace::default(),
         }
@@ -228,7 +230,7 @@ impl Sending {
                     Action::Catalogue => self.start_catalogue(),
                     Action::Read(jobs) => self.queue.push(jobs),
                     Action::Report(problem) => {
-                        self.unsettled += u64::from(problem.cause.is_unsettled());
+                        self.unsettled.note(&problem);
                         self.tell(Event::Problem(problem)).await;
                     }
                     Action::Settled { fate, entries } => self.tell_settled(fate, &entries).await,
@@ -270,10 +272,10 @@ impl Sending {
     async fn judge(&mut self, ask: &Ask) {
         let peer = self.connection.peer();
         match self.judge.admit(ask).await {
-            Ok(Admission { tree, estimate }) => {
+            Ok(Admission { tree, estimate, disk }) => {
                 self.start_streams(ask, &tree);
                 self.tree = Some(tree);
-                self.feed(Input::Admitted { estimate });
+                self.feed(Input::Admitted { estimate, disk });
                 self.tell(Event::Admitted { peer, estimate }).await;
             }
             Err(Denial::Silent(why)) => {

@@ -190,7 +190,8 @@ impl Session {
         let (trash, exclude) = (admitted.share.trash.clone(), admitted.share.exclude.clone());
         let indexes = Arc::clone(&self.indexes);
         let (place, session) = (place.clone(), *session);
-        let opening = Opening { peer, place, session, selection, policy, trash, exclude, indexes };
+        let direction = Direction::Push;
+        let opening = Opening { peer, place, session, selection, policy, trash, direction, exclude, indexes };
         let target = blocking(move || open_shared_target(&admitted, &opening)).await;
         let target = target.map_err(Denial::Told)?;
         Ok(Opened { target, data, heard, _held: held })
@@ -267,9 +268,9 @@ impl Judge {
         let admitted = judged.map_err(|refusal| Denial::Silent(refusal.to_string()))?;
         let (selection, indexes) = (ask.selection.clone(), Arc::clone(&self.indexes));
         let tree = blocking(move || open_shared_source(&admitted, &selection, &indexes)).await;
-        let tree = tree.map_err(Denial::Told)?;
+        let tree = tree.map_err(Denial::Told)?.expecting(&ask.missed);
         self.log.began(place.clone(), Direction::Pull).await;
-        Ok(Admission { tree, estimate: None })
+        Ok(Admission { disk: tree.lies_on(), tree, estimate: None })
     }
 }
 

@@ -5,6 +5,7 @@ use std::{num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration};
 use ketch_protocol::{
     limits::VERSION,
     message::{Ask, Claim, Consent, Place, Policy, Propose, Selection, SessionId, TargetView},
+    path::EntryPath,
 };
 use tokio::{
     sync::mpsc,
@@ -75,11 +76,12 @@ pub async fn sync(
     let mut retry = Retry::new(request.retry_for);
     let mut is_first = true;
     let pace = Pace::new(request.bytes_per_s);
-    let mut syncing = Syncing { pace, node, inbound, request, events, stop };
+    let mut syncing = Syncing { pace, node, inbound, request, events, stop, missed: Vec::new() };
     loop {
         let error = match syncing.attempt().await {
-            Ok(report) if report.unsettled > 0 && is_first && !stop.is_cancelled() => {
+            Ok(report) if report.unsettled.entries > 0 && is_first && !stop.is_cancelled() => {
                 is_first = false;
+                syncing.missed = report.unsettled.names.clone();
                 let _ = events.send(Event::Again(report)).await;
                 continue;
             }
@@ -103,6 +105,8 @@ struct Syncing<'a> {
     request: SyncRequest,
     events: &'a mpsc::Sender<Event>,
     stop: &'a CancellationToken,
+    /// What changed or vanished in the session before.
+    missed: Vec<EntryPath>,
 }
 
 impl Syncing<'_> {
@@ -162,19 +166,22 @@ impl Syncing<'_> {
             target,
             selection: self.request.selection.clone(),
             preview: self.request.policy.preview,
+            missed: self.missed.clone(),
         }
     }
 
     async fn open_target(&self, session: SessionId) -> Result<OpenTarget, SyncError> {
         let SyncRequest { peer, place, local, trash, policy, selection, indexes, .. } = self.request.clone();
         let exclude = Vec::new();
-        let opening = Opening { peer, place, session, selection, policy, trash, exclude, indexes };
+        let direction = Direction::Pull;
+        let opening = Opening { peer, place, session, selection, policy, trash, direction, exclude, indexes };
         blocking(move || open_local_target(&local, &opening)).await
     }
 
     async fn open_source(&self) -> Result<KnownTree, SyncError> {
         let SyncRequest { local, selection, policy, indexes, .. } = self.request.clone();
-        blocking(move || open_local_source(local, &selection, &policy, &indexes)).await
+        let source = blocking(move || open_local_source(local, &selection, &policy, &indexes)).await?;
+        Ok(source.expecting(&self.missed))
     }
 
     async fn connect(&self) -> Result<(Connection, Stream), SyncError> {

@@ -133,7 +133,7 @@ async fn proposed(comer: &PlayedReceiver, target: &str, session: SessionId) -> C
     control.say(&Message::Propose(propose)).await;
     let asked = control.hear_until(|message| if let Message::Ask(ask) = message { Some(ask) } else { None });
     assert_eq!(asked.await.claim, Claim::Proposed);
-    control.say(&Message::Offer(Offer { version: VERSION, estimate: None, origin: None })).await;
+    control.say(&Message::Offer(Offer { version: VERSION, estimate: None, disk: None })).await;
     control
 }
 

@@ -91,7 +91,7 @@ impl PlayedSender {
     }
 
     pub(crate) async fn offer(&mut self) {
-        self.control.say(&Message::Offer(Offer { version: VERSION, estimate: None, origin: None })).await;
+        self.control.say(&Message::Offer(Offer { version: VERSION, estimate: None, disk: None })).await;
     }
 
     /// Waits until the receiver has heard the offer: what is closed at once may take its last words along.

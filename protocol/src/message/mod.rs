@@ -151,8 +151,8 @@ pub struct Ask {
     pub selection: Selection,
     /// Whether nothing will be stored: what is settled is what would be. In answer to a proposal, as proposed.
     pub preview: bool,
-    /// What was listed and had vanished when it was read, in a session before that this one takes up: the sender
-    /// names what is still missing. No more than fits beside nothing else ([`Fill::add_name`]).
+    /// What was listed and changed or vanished before it was read, in a session before that this one takes up: the
+    /// sender names what is missing now. No more than fits beside nothing else ([`Fill::add_name`]).
     pub missed: Vec<EntryPath>,
 }
 
@@ -199,12 +199,12 @@ pub struct Offer {
     /// What was counted when the offer was made; `None` while that is under way. The manifest decides.
     pub estimate: Option<Totals>,
     /// On what the source lies, where that is known.
-    pub origin: Option<Origin>,
+    pub disk: Option<DiskId>,
 }
 
 /// Tells whether a source lies on the file system on which it lay before, without saying which one that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin(pub [u8; 16]);
+pub struct DiskId(pub [u8; 16]);
 
 /// Why a side ends the session.
 #[derive(Debug, Clone, PartialEq, Eq)]

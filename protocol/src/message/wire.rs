@@ -16,7 +16,7 @@ use self::{
     },
 };
 use super::{
-    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Origin, Refuse, Run, Secret, SessionId,
+    Ask, Batch, Claim, Consent, Counts, DiskId, Message, MessageError, Offer, Refuse, Run, Secret, SessionId,
     TargetView, Totals,
 };
 use crate::{
@@ -102,7 +102,7 @@ struct WireOffer {
     #[prost(message, optional, tag = "2")]
     estimate: Option<WireTotals>,
     #[prost(bytes = "vec", optional, tag = "3")]
-    origin: Option<Vec<u8>>,
+    disk: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -282,19 +282,19 @@ impl TryFrom<WireAsk> for Ask {
 }
 
 impl From<Offer> for WireOffer {
-    fn from(Offer { version, estimate, origin }: Offer) -> Self {
-        let origin = origin.map(|Origin(bytes)| bytes.to_vec());
-        Self { version, estimate: estimate.map(Into::into), origin }
+    fn from(Offer { version, estimate, disk }: Offer) -> Self {
+        let disk = disk.map(|DiskId(bytes)| bytes.to_vec());
+        Self { version, estimate: estimate.map(Into::into), disk }
     }
 }
 
 impl TryFrom<WireOffer> for Offer {
     type Error = MessageError;
 
-    fn try_from(WireOffer { version, estimate, origin }: WireOffer) -> Result<Self, MessageError> {
-        let origin = origin.map(|bytes| bytes.try_into().map(Origin)).transpose();
-        let origin = origin.map_err(|_| MessageError::Field("origin"))?;
-        Ok(Self { version, estimate: estimate.map(Into::into), origin })
+    fn try_from(WireOffer { version, estimate, disk }: WireOffer) -> Result<Self, MessageError> {
+        let disk = disk.map(|bytes| bytes.try_into().map(DiskId)).transpose();
+        let disk = disk.map_err(|_| MessageError::Field("disk"))?;
+        Ok(Self { version, estimate: estimate.map(Into::into), disk })
     }
 }
 

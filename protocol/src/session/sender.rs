@@ -14,7 +14,7 @@ use crate::{
     limits::{CONSENT_TIMEOUT_S, HELLO_TIMEOUT_S, SILENCE_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
     message::{
-        Ask, Claim, Consent, Counts, Fate, List, Message, Offer, Origin, Propose, Run, TargetView, Totals,
+        Ask, Claim, Consent, Counts, DiskId, Fate, List, Message, Offer, Propose, Run, TargetView, Totals,
     },
     path::EntryPath,
     problem::{Problem, Reason},
@@ -32,7 +32,7 @@ pub enum Input {
         /// What was counted so far, if counting has ended.
         estimate: Option<Totals>,
         /// On what it lies.
-        origin: Option<Origin>,
+        disk: Option<DiskId>,
     },
     /// The ask is turned away.
     Denied,
@@ -172,7 +172,7 @@ impl Sender {
                     .unwrap_or_else(|violation| self.fail(SessionError::Violation(violation)))
             }
             Input::Violation(violation) => self.fail(SessionError::Violation(violation)),
-            Input::Admitted { estimate, origin } => self.admit(estimate, origin, now),
+            Input::Admitted { estimate, disk } => self.admit(estimate, disk, now),
             Input::Denied => self.fail(SessionError::Stopped(Stop::new(Reason::NotAdmitted, ""))),
             Input::Listed { entries, problems } => self.list(entries, problems),
             Input::ListEnded => self.end_list(),
@@ -296,7 +296,7 @@ impl Sender {
         Ok(vec![Action::Admit(ask)])
     }
 
-    fn admit(&mut self, estimate: Option<Totals>, origin: Option<Origin>, now: Duration) -> Actions {
+    fn admit(&mut self, estimate: Option<Totals>, disk: Option<DiskId>, now: Duration) -> Actions {
         let State::AwaitAdmission(ask) = &self.state else { return Vec::new() };
         let listing = Listing::new(ask, self.proposed.as_ref().map(|proposed| &proposed.policy));
         let (admitted, scan) = match (ask.target, ask.consent) {
@@ -309,7 +309,7 @@ impl Sender {
             }
         };
         self.enter(admitted, now);
-        vec![Action::Send(Message::Offer(Offer { version: VERSION, estimate, origin })), scan]
+        vec![Action::Send(Message::Offer(Offer { version: VERSION, estimate, disk })), scan]
     }
 
     fn catalogued(&mut self, catalogue: Arc<Catalogue>, problems: Vec<Problem>, now: Duration) -> Actions {

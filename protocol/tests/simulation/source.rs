@@ -152,7 +152,7 @@ impl Source {
                     Claim::Share(_) | Claim::Proposed => true,
                 };
                 return Some(if admitted {
-                    Input::Admitted { estimate: None, origin: None }
+                    Input::Admitted { estimate: None, disk: None }
                 } else {
                     Input::Denied
                 });

@@ -17,7 +17,7 @@ use crate::{
 fn comparing(catalogue: Arc<Catalogue>) -> Sender {
     let mut sender = Sender::default();
     say(&mut sender, Message::Ask(ask(Consent::Given, TargetView::Comparable)));
-    sender.handle(sender::Input::Admitted { estimate: None, origin: None }, START);
+    sender.handle(sender::Input::Admitted { estimate: None, disk: None }, START);
     sender.handle(sender::Input::Catalogued { catalogue, problems: Vec::new() }, START);
     sender
 }
@@ -68,7 +68,7 @@ fn receiver_violation(actions: &[receiver::Action]) -> &Violation {
 fn a_root_comes_behind_the_problems_of_the_scan() {
     let mut sender = Sender::default();
     say(&mut sender, Message::Ask(ask(Consent::Given, TargetView::Comparable)));
-    let actions = sender.handle(sender::Input::Admitted { estimate: None, origin: None }, START);
+    let actions = sender.handle(sender::Input::Admitted { estimate: None, disk: None }, START);
     assert_eq!(actions, [sender::Action::Send(offer()), sender::Action::Catalogue]);
     let (catalogue, problem) = (numbered_catalogue(3), problem("pipe", Cause::Special));
     let problems = vec![problem.clone()];
@@ -410,7 +410,7 @@ fn proposed(policy: Policy) -> Sender {
     let preview = policy.preview;
     let mut sender = proposing(policy);
     say(&mut sender, Message::Ask(Ask { preview, ..answer(TargetView::Occupied) }));
-    sender.handle(sender::Input::Admitted { estimate: None, origin: None }, START);
+    sender.handle(sender::Input::Admitted { estimate: None, disk: None }, START);
     sender.handle(sender::Input::Listed { entries: vec![file("a")], problems: Vec::new() }, START);
     sender
 }

@@ -68,7 +68,7 @@ fn answer(target: TargetView) -> Ask {
 }
 
 fn offer() -> Message {
-    Message::Offer(Offer { version: VERSION, estimate: None, origin: None })
+    Message::Offer(Offer { version: VERSION, estimate: None, disk: None })
 }
 
 fn batch(first: u64, entries: &[Entry]) -> Message {

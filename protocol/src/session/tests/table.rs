@@ -80,12 +80,12 @@ fn receiver_did(action: receiver::Action) -> Did {
 fn sender_states() -> [(&'static str, &'static str, Vec<sender::Input>); 11] {
     use sender::Input;
     let asked = |consent| Input::Message(Message::Ask(ask(consent, TargetView::Occupied)));
-    let admitted = |consent| vec![asked(consent), Input::Admitted { estimate: None, origin: None }];
+    let admitted = |consent| vec![asked(consent), Input::Admitted { estimate: None, disk: None }];
     let listed = Input::Listed { entries: vec![file("f")], problems: Vec::new() };
     let with = |before: Vec<Input>, more: &[Input]| [before, more.to_vec()].concat();
     let compared = || {
         let ask = ask(Consent::Given, TargetView::Comparable);
-        vec![Input::Message(Message::Ask(ask)), Input::Admitted { estimate: None, origin: None }]
+        vec![Input::Message(Message::Ask(ask)), Input::Admitted { estimate: None, disk: None }]
     };
     let catalogued = || Input::Catalogued { catalogue: numbered_catalogue(100), problems: Vec::new() };
     let list = |complete| Input::Message(Message::List(List { leaves: runs(0, 1), complete }));
@@ -224,7 +224,7 @@ fn no_input_in_any_state_makes_a_sender_panic_or_speak_behind_its_end() {
     let inputs = [
         Input::Message(Message::Accept),
         Input::Violation(Violation::Window),
-        Input::Admitted { estimate: Some(Totals::default()), origin: None },
+        Input::Admitted { estimate: Some(Totals::default()), disk: None },
         Input::Denied,
         Input::Listed { entries: vec![file("g"); 1_100], problems: vec![problem("p", Cause::Special)] },
         Input::ListEnded,
