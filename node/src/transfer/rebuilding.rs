@@ -8,8 +8,8 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     io,
     sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
 };
@@ -93,30 +93,52 @@ impl Rebuilds {
 pub(super) struct Rebuilt {
     pub(super) entry: Arc<Entry>,
     pub(super) file: Rebuild,
-    /// Pieces that were asked for and have not begun to come: length by offset.
-    asked: Mutex<BTreeMap<u64, u64>>,
+    /// Whether its recipe has begun to come. Nothing that comes twice is kept, so that a sender can't fill the memory
+    /// while an old version is cut.
+    is_described: AtomicBool,
+    /// Groups whose chunks were asked for and have not begun to come.
+    pub(super) lists: Asked,
+    /// Pieces that were asked for and have not begun to come.
+    pub(super) pieces: Asked,
     /// Pieces that were asked for and are not stored.
     missing: AtomicU64,
 }
 
-impl Rebuilt {
-    fn new(entry: Arc<Entry>, file: Rebuild) -> Self {
-        Self { entry, file, asked: Mutex::default(), missing: AtomicU64::new(0) }
+/// Bytes that were asked for and have not begun to come: length by offset.
+#[derive(Debug, Default)]
+pub(super) struct Asked(Mutex<BTreeMap<u64, u64>>);
+
+impl Asked {
+    fn add(&self, runs: &[Run]) {
+        lock(&self.0).extend(runs.iter().map(|run| (run.first, run.count)));
     }
 
-    fn ask(&self, pieces: &[Run]) {
-        self.missing.fetch_add(pieces.len() as u64, Ordering::AcqRel);
-        self.asked().extend(pieces.iter().map(|piece| (piece.first, piece.count)));
-    }
-
-    /// Whether a piece was asked for and has not come; the caller then stores it.
-    pub(super) fn claim(&self, piece: Run) -> bool {
-        let mut asked = self.asked();
-        let is_asked = asked.get(&piece.first) == Some(&piece.count);
+    /// Whether these were asked for and have not come; the caller then takes them.
+    pub(super) fn claim(&self, run: Run) -> bool {
+        let mut asked = lock(&self.0);
+        let is_asked = asked.get(&run.first) == Some(&run.count);
         if is_asked {
-            asked.remove(&piece.first);
+            asked.remove(&run.first);
         }
         is_asked
+    }
+}
+
+impl Rebuilt {
+    fn new(entry: Arc<Entry>, file: Rebuild) -> Self {
+        let (lists, pieces, missing) = (Asked::default(), Asked::default(), AtomicU64::new(0));
+        Self { entry, file, is_described: AtomicBool::new(false), lists, pieces, missing }
+    }
+
+    fn ask(&self, needs: &Needs) {
+        self.missing.fetch_add(needs.pieces.len() as u64, Ordering::AcqRel);
+        self.lists.add(&needs.lists);
+        self.pieces.add(&needs.pieces);
+    }
+
+    /// Whether its recipe has not come; the caller then takes it.
+    pub(super) fn claim_recipe(&self) -> bool {
+        !self.is_described.swap(true, Ordering::AcqRel)
     }
 
     /// Notes that a claimed piece is stored and checked; says whether it was the last of those asked for.
@@ -126,10 +148,6 @@ impl Rebuilt {
 
     fn is_complete(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0
-    }
-
-    fn asked(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        lock(&self.asked)
     }
 }
 
@@ -289,7 +307,7 @@ impl Rebuilding {
         match heard {
             Ok(needs) if needs == Needs::default() => self.finish_if_complete(id, stored),
             Ok(needs) => {
-                open.rebuilt.ask(&needs.pieces);
+                open.rebuilt.ask(&needs);
                 stored.outcomes.push((id, Outcome::Needs(needs)));
             }
             Err(error) => self.fail(id, Failure::Violation(error), stored),
@@ -508,16 +526,19 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_is_a_piece_and_only_once() {
+    fn only_what_was_asked_for_is_taken_and_only_once() {
         let folder = tempfile::tempdir().unwrap();
         let mut rebuilding = rebuilding(folder.path());
         rebuilding.handle(begin(folder.path(), 0));
         let rebuilt = &rebuilding.open[&EntryId(0)].rebuilt;
         let run = |first, count| Run { first, count };
-        rebuilt.ask(&[run(10, 20), run(50, 5)]);
-        assert!(!rebuilt.claim(run(10, 19)) && !rebuilt.claim(run(11, 19)));
-        assert!(rebuilt.claim(run(10, 20)) && !rebuilt.claim(run(10, 20)));
-        assert!(rebuilt.claim(run(50, 5)));
+        rebuilt.ask(&Needs { lists: vec![run(1, 2)], pieces: vec![run(10, 20), run(50, 5)] });
+        assert!(!rebuilt.pieces.claim(run(10, 19)) && !rebuilt.pieces.claim(run(11, 19)));
+        assert!(rebuilt.pieces.claim(run(10, 20)) && !rebuilt.pieces.claim(run(10, 20)));
+        assert!(rebuilt.pieces.claim(run(50, 5)));
+        assert!(!rebuilt.pieces.claim(run(1, 2)));
+        assert!(rebuilt.lists.claim(run(1, 2)) && !rebuilt.lists.claim(run(1, 2)));
+        assert!(rebuilt.claim_recipe() && !rebuilt.claim_recipe());
         assert!(!rebuilt.is_last_stored() && !rebuilt.is_complete());
         assert!(rebuilt.is_last_stored() && rebuilt.is_complete());
     }

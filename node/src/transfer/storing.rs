@@ -211,7 +211,7 @@ impl Storing {
     }
 
     fn begin_piece(&mut self, id: EntryId, bytes: Run) -> Taken {
-        let claimed = self.rebuilt(id).filter(|rebuilt| rebuilt.claim(bytes));
+        let claimed = self.rebuilt(id).filter(|rebuilt| rebuilt.pieces.claim(bytes));
         self.current = claimed.map_or(Current::Ignored, |rebuilt| {
             let (hasher, offset) = (Hasher::whole(), bytes.first);
             Current::Piece { id, rebuilt, hasher, offset }
@@ -220,7 +220,8 @@ impl Storing {
     }
 
     fn begin_recipe(&mut self, id: EntryId, grain: Grain) -> Taken {
-        self.current = self.rebuilt(id).map_or(Current::Ignored, |rebuilt| {
+        let claimed = self.rebuilt(id).filter(|rebuilt| rebuilt.claim_recipe());
+        self.current = claimed.map_or(Current::Ignored, |rebuilt| {
             let path = rebuilt.entry.path.clone();
             Current::Recipe { id, path, grain, parts: Vec::new() }
         });
@@ -228,7 +229,8 @@ impl Storing {
     }
 
     fn begin_list(&mut self, id: EntryId, bytes: Run) -> Taken {
-        self.current = self.rebuilt(id).map_or(Current::Ignored, |rebuilt| {
+        let claimed = self.rebuilt(id).filter(|rebuilt| rebuilt.lists.claim(bytes));
+        self.current = claimed.map_or(Current::Ignored, |rebuilt| {
             let path = rebuilt.entry.path.clone();
             Current::List { id, path, offset: bytes.first, chunks: Vec::new() }
         });
