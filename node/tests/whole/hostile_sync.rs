@@ -31,7 +31,7 @@ use crate::{
 const SESSION: SessionId = SessionId([9; 16]);
 
 /// The test as the node `comer`, which has rights on `docs`.
-async fn come(serving: &Serving) -> PlayedReceiver {
+pub(crate) async fn come(serving: &Serving) -> PlayedReceiver {
     let comer = StateFolder::locate(Some(serving.place.path("comer")), |_| None).unwrap();
     let identity = identity::load_or_create(&comer).unwrap();
     let address = serving.address.parse().unwrap();
@@ -39,7 +39,7 @@ async fn come(serving: &Serving) -> PlayedReceiver {
     PlayedReceiver::dial_as(identity, &ticket).await
 }
 
-fn place(path: &str) -> SharePlace {
+pub(crate) fn place(path: &str) -> SharePlace {
     let path = (!path.is_empty()).then(|| EntryPath::parse(path.as_bytes()).unwrap());
     SharePlace { share: ShareName::parse("docs").unwrap(), path }
 }
@@ -50,7 +50,7 @@ fn propose(path: &str, policy: Policy) -> Vec<u8> {
     encode(&Message::Propose(Propose { version: VERSION, session: SESSION, place, selection, policy }))
 }
 
-fn ask(comer: &PlayedReceiver, path: &str, target: TargetView) -> Vec<u8> {
+pub(crate) fn ask(comer: &PlayedReceiver, path: &str, target: TargetView) -> Vec<u8> {
     let ask = Ask { claim: Claim::Share(place(path)), session: SESSION, ..comer.ask(target) };
     encode(&Message::Ask(ask))
 }
@@ -62,7 +62,7 @@ fn with_path(message: Vec<u8>, path: &str, other: &str) -> Vec<u8> {
 }
 
 /// Why the other side does not go on.
-async fn refused(control: &mut Control) -> (Reason, String) {
+pub(crate) async fn refused(control: &mut Control) -> (Reason, String) {
     control
         .hear_until(|message| {
             if let Message::Refuse(refuse) = message { Some((refuse.reason, refuse.detail)) } else { None }
@@ -71,7 +71,7 @@ async fn refused(control: &mut Control) -> (Reason, String) {
 }
 
 /// An honest pull gets all that is shared.
-async fn still_serves(serving: &Serving) {
+pub(crate) async fn still_serves(serving: &Serving) {
     let pulled = serving.sync_as("other", serving.docs(""), serving.place.path("honest"), &[]).end().await;
     pulled.expect(0);
 }

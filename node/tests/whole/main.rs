@@ -8,6 +8,7 @@ mod compressed;
 mod deliver;
 mod forwarder;
 mod guards;
+mod hostile_flood;
 mod hostile_receiver;
 mod hostile_sender;
 mod hostile_sync;
