@@ -24,7 +24,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
         Event::TurnedAway { peer, why } => {
             json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })
         }
-        Event::Began { place, direction } => json!({
+        Event::Began { place, direction, preview } => json!({
             "event": "began",
             "share": place.share.as_str(),
             "path": place.path.as_ref().map(ToString::to_string),
@@ -32,6 +32,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
                 Direction::Pull => "pull",
                 Direction::Push => "push",
             },
+            "preview": preview,
         }),
         Event::Retrying { why, wait } => {
             json!({ "event": "retrying", "why": why, "wait_s": wait.as_secs_f64() })
@@ -75,7 +76,8 @@ fn report_of(report: &Report) -> Value {
     let mut fields = counts_of(&report.counts);
     fields["moved_bytes"] = report.moved_bytes.into();
     fields["found_bytes"] = report.found_bytes.into();
-    fields["planned_bytes"] = report.planned_bytes.into();
+    fields["preview"] = report.planned_bytes.is_some().into();
+    fields["planned_bytes"] = report.planned_bytes.unwrap_or(0).into();
     fields["ready_s"] = report.ready.as_secs_f64().into();
     fields["durable_s"] = report.durable.as_secs_f64().into();
     fields

@@ -161,8 +161,11 @@ impl Output {
         }
     }
 
-    /// Says what is kept of large files that are not whole yet.
+    /// Says what is kept of large files that are not whole yet, if anything is.
     pub(crate) fn unfinished(&self, unfinished: &Unfinished) {
+        if unfinished.bytes == 0 {
+            return;
+        }
         match &self.form {
             Form::Json => print_json(&json::unfinished(unfinished)),
             Form::Terminal(_) | Form::Lines { .. } => {
@@ -197,7 +200,8 @@ impl Output {
         self.clear();
         self.admitted = Some(Instant::now());
         if let Form::Terminal(bar) = &mut self.form {
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+            // Not as wide as the terminal: the `^C` that it echoes would begin a line of its own and leave this one.
+            let style = ProgressStyle::with_template("{spinner} {msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner());
             *bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
             bar.enable_steady_tick(Duration::from_millis(100));
@@ -251,8 +255,12 @@ fn preview_line(changes: &Changes, report: &Report) -> String {
             line.push_str(&format!(", {what} {}", format::count(number)));
         }
     }
-    line.push_str(&format!(": {} of content", format::bytes(report.planned_bytes)));
+    line.push_str(&of_content(report.planned_bytes.unwrap_or(0)));
     line
+}
+
+fn of_content(bytes: u64) -> String {
+    format!(": {} of content", format::bytes(bytes))
 }
 
 /// `offering 1,234 entries, 52.1 MB`.
@@ -309,10 +317,11 @@ fn time_left(progress: &Progress, all: Totals, elapsed: Duration) -> Option<Dura
 
 pub(crate) fn summary_line(side: Side, report: &Report) -> String {
     let Counts { listed, sent, kept, skipped, failed, removed, problems: _ } = report.counts;
-    let verb = match side {
-        Side::Sender => "sent",
-        Side::Receiver => "stored",
-        Side::Sync => "changed",
+    let verb = match (side, report.planned_bytes) {
+        (Side::Sender | Side::Receiver | Side::Sync, Some(_)) => "would change",
+        (Side::Sender, None) => "sent",
+        (Side::Receiver, None) => "stored",
+        (Side::Sync, None) => "changed",
     };
     let mut line = format!("{verb} {} of {}", format::count(sent), format::entries(listed));
     for (number, what) in [(kept, "kept"), (skipped, "skipped"), (failed, "failed"), (removed, "removed")] {
@@ -320,12 +329,18 @@ pub(crate) fn summary_line(side: Side, report: &Report) -> String {
             line.push_str(&format!(", {} {what}", format::count(number)));
         }
     }
-    let rate = format::rate(report.moved_bytes, report.ready);
+    if let Some(bytes) = report.planned_bytes {
+        return line + &of_content(bytes);
+    }
     if report.found_bytes > 0 {
         line.push_str(&format!(", {} were there", format::bytes(report.found_bytes)));
     }
+    let rate = match report.moved_bytes {
+        0 => String::new(),
+        moved => format!(" ({})", format::rate(moved, report.ready)),
+    };
     line.push_str(&format!(
-        ": {} in {} ({rate}), durable after {}",
+        ": {} in {}{rate}, durable after {}",
         format::bytes(report.moved_bytes),
         format::duration(report.ready),
         format::duration(report.durable),
@@ -414,7 +429,7 @@ mod tests {
             counts,
             moved_bytes: 1000,
             found_bytes: 0,
-            planned_bytes: 0,
+            planned_bytes: None,
             unsettled: ketch::transfer::Unsettled::default(),
             ready,
             durable,
@@ -422,5 +437,10 @@ mod tests {
         let expected = "stored 2 of 5 entries, 1 kept, 1 skipped, 1 failed: \
                         1.0 kB in 1.000 s (1.0 kB/s), durable after 2.000 s";
         assert_eq!(summary_line(Side::Receiver, &report), expected);
+        let nothing = Report { moved_bytes: 0, ..report.clone() };
+        assert!(summary_line(Side::Sync, &nothing).ends_with(": 0 B in 1.000 s, durable after 2.000 s"));
+        let preview = Report { planned_bytes: Some(3_000), moved_bytes: 0, ..report };
+        let expected = "would change 2 of 5 entries, 1 kept, 1 skipped, 1 failed: 3.0 kB of content";
+        assert_eq!(summary_line(Side::Sync, &preview), expected);
     }
 }

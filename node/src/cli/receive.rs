@@ -38,9 +38,7 @@ pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::
     })
     .await;
     output.clear();
-    if let Err(ReceiveError::Session { unfinished, .. }) = &ended
-        && unfinished.files > 0
-    {
+    if let Err(ReceiveError::Session { unfinished, .. }) = &ended {
         output.unfinished(unfinished);
     }
     node.shutdown().await;

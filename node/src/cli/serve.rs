@@ -143,10 +143,13 @@ impl Log {
 /// What a person reads of an event; nothing of those that only a watcher wants.
 fn line(event: &Event) -> Option<String> {
     match event {
-        Event::Began { place, direction } => Some(match direction {
-            Direction::Pull => format!("pulls {place}"),
-            Direction::Push => format!("pushes to {place}"),
-        }),
+        Event::Began { place, direction, preview } => {
+            let verb = match direction {
+                Direction::Pull => "pulls",
+                Direction::Push => "pushes to",
+            };
+            Some(format!("{verb} {place}{}", if *preview { ", as a dry run" } else { "" }))
+        }
         Event::TurnedAway { why, .. } => Some(format!("turned away: {why}")),
         Event::Problem(problem) => Some(problem.to_string()),
         Event::SessionEnded { outcome, .. } => Some(match outcome {

@@ -36,9 +36,7 @@ pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Res
     let syncing = transfer::sync(&node, &mut inbound, request, &events, &stop);
     let ended = show_while(syncing, &mut shown, |event| output.show(&event)).await;
     output.clear();
-    if let Err(SyncError::Session { unfinished, .. }) = &ended
-        && unfinished.files > 0
-    {
+    if let Err(SyncError::Session { unfinished, .. }) = &ended {
         output.unfinished(unfinished);
     }
     node.shutdown().await;

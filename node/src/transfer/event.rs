@@ -32,6 +32,8 @@ pub enum Event {
         place: Place,
         /// What it does there.
         direction: Direction,
+        /// Whether it only asks what it would do.
+        preview: bool,
     },
     /// An entry of the target was changed; in a preview, it would have been.
     Changed {
@@ -188,8 +190,8 @@ pub struct Report {
     pub moved_bytes: u64,
     /// Bytes that were there already: found equal, or left by an earlier session and checked.
     pub found_bytes: u64,
-    /// In a preview, bytes of content that would have crossed.
-    pub planned_bytes: u64,
+    /// Of a preview, bytes of content that would have crossed: nothing was done, and what is counted is what would be.
+    pub planned_bytes: Option<u64>,
     /// Entries that changed or vanished while they were read.
     pub unsettled: Unsettled,
     /// From the first hello, or from a person's consent, until every file had its final name.

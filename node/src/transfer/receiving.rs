@@ -527,7 +527,7 @@ impl Receiving {
             Ending::Complete(counts) => {
                 self.fold(&counts).await;
                 let Progress { moved_bytes, found_bytes, .. } = self.doing.moved();
-                let planned_bytes = self.receiver.planned_bytes();
+                let planned_bytes = self.doing.store().is_none().then(|| self.receiver.planned_bytes());
                 let (unsettled, ready) = (self.unsettled, self.ready);
                 Ok(Report { counts, moved_bytes, found_bytes, planned_bytes, unsettled, ready, durable })
             }

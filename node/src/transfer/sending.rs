@@ -104,6 +104,8 @@ pub(super) struct Sending {
     unsettled: Unsettled,
     /// Whether every change of the target is told.
     itemize: bool,
+    /// Whether the receiver only says what it would do.
+    preview: bool,
     pace: Pace,
 }
 
@@ -136,6 +138,7 @@ impl Sending {
             started: began,
             unsettled: Unsettled::default(),
             itemize: false,
+            preview: false,
             pace: Pace::default(),
         }
     }
@@ -271,6 +274,7 @@ impl Sending {
 
     async fn judge(&mut self, ask: &Ask) {
         let peer = self.connection.peer();
+        self.preview = ask.preview;
         match self.judge.admit(ask).await {
             Ok(Admission { tree, estimate, disk }) => {
                 self.start_streams(ask, &tree);
@@ -374,7 +378,7 @@ impl Sending {
                 counts,
                 moved_bytes: self.moved.content.load(Ordering::Relaxed),
                 found_bytes: self.moved.digest.load(Ordering::Relaxed),
-                planned_bytes: self.sender.planned_bytes(),
+                planned_bytes: self.preview.then(|| self.sender.planned_bytes()),
                 unsettled: self.unsettled,
                 ready: elapsed,
                 durable: elapsed,

@@ -203,7 +203,7 @@ impl Session {
         propose: Propose,
         opened: Opened,
     ) -> Result<Report, SessionError> {
-        self.log.began(propose.place.clone(), Direction::Push).await;
+        self.log.began(propose.place.clone(), Direction::Push, propose.policy.preview).await;
         let Opened { target: OpenTarget { doing, view, free_bytes, own }, data, heard, _held } = opened;
         let (connection, events) = (self.connection.clone(), self.log.events.clone());
         let policy = propose.policy.clone();
@@ -269,7 +269,7 @@ impl Judge {
         let (selection, indexes) = (ask.selection.clone(), Arc::clone(&self.indexes));
         let tree = blocking(move || open_shared_source(&admitted, &selection, &indexes)).await;
         let tree = tree.map_err(Denial::Told)?.expecting(&ask.missed);
-        self.log.began(place.clone(), Direction::Pull).await;
+        self.log.began(place.clone(), Direction::Pull, ask.preview).await;
         Ok(Admission { disk: tree.lies_on(), tree, estimate: None })
     }
 }
@@ -283,9 +283,9 @@ struct Log {
 }
 
 impl Log {
-    async fn began(&self, place: Place, direction: Direction) {
+    async fn began(&self, place: Place, direction: Direction, preview: bool) {
         self.began.store(true, Ordering::Relaxed);
-        self.tell(Event::Began { place, direction }).await;
+        self.tell(Event::Began { place, direction, preview }).await;
     }
 
     async fn turned_away(&self, peer: PeerId, why: String) {

@@ -152,7 +152,7 @@ async fn too_much_is_not_removed_and_an_empty_source_removes_nothing() {
 
 #[tokio::test]
 async fn a_dry_run_says_what_a_real_run_does_and_writes_nothing() {
-    let serving = Serving::with(Tcp, "read,mirror").await;
+    let mut serving = Serving::with(Tcp, "read,mirror").await;
     for (name, content) in [("a/new", "12345"), ("longer", "1234567"), ("b", "x")] {
         write(&serving.place.source(), name, content);
     }
@@ -163,7 +163,11 @@ async fn a_dry_run_says_what_a_real_run_does_and_writes_nothing() {
     let after = fs::metadata(serving.shared()).unwrap();
     assert_eq!((before.mtime_nsec(), before.ctime_nsec()), (after.mtime_nsec(), after.ctime_nsec()));
     assert_eq!(number(&said, "planned_bytes"), 13);
+    let told = (serving.serve.event("began").await, serving.serve.event("done").await);
+    assert_eq!((&told.0["preview"], &told.1["preview"]), (&true.into(), &true.into()));
     let done = serving.push(&["-i", "--delete"]).await.expect(0);
+    let told = (serving.serve.event("began").await, serving.serve.event("done").await);
+    assert_eq!((&told.0["preview"], &told.1["preview"]), (&false.into(), &false.into()));
     assert_eq!(changes(&said), changes(&done));
     assert_eq!(account(&said.event("done")), account(&done.event("done")));
 
