@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use ketch::{
     swarm::{DialError, NodeError},
-    transfer::{ConnectError, OfferError, ReceiveError, SyncError},
-    tree::{TargetError, UndoError},
+    transfer::{ConnectError, DialedError, OfferError, ReceiveError, SyncError},
+    tree::{TargetError, UndoError, Unfinished},
 };
 use ketch_protocol::{
     message::Counts,
@@ -106,22 +106,28 @@ impl Exit {
 
     fn of_receive(error: &ReceiveError) -> Self {
         match error {
-            ReceiveError::LookAtTarget(_) | ReceiveError::Random(_) => Self::Failed,
+            ReceiveError::LookAtTarget(_) => Self::Failed,
             ReceiveError::Target(error) => Self::of_target(error),
-            ReceiveError::NoAddress { .. } | ReceiveError::Connect(_) => Self::Unreachable,
-            ReceiveError::Session { error, .. } => Self::of_session(error),
-            ReceiveError::Interrupted => Self::Interrupted,
+            ReceiveError::NoAddress { .. } => Self::Unreachable,
+            ReceiveError::Dialed(error) => Self::of_dialed(error),
         }
     }
 
     fn of_sync(error: &SyncError) -> Self {
         match error {
-            SyncError::Tree(_) | SyncError::LookAtTarget(_) | SyncError::Random(_) => Self::Failed,
+            SyncError::Tree(_) | SyncError::LookAtTarget(_) => Self::Failed,
             SyncError::Source { .. } | SyncError::OtherSource { .. } => Self::Guard,
             SyncError::Target(error) => Self::of_target(error),
-            SyncError::Connect(_) => Self::Unreachable,
-            SyncError::Session { error, .. } => Self::of_session(error),
-            SyncError::Interrupted => Self::Interrupted,
+            SyncError::Dialed(error) => Self::of_dialed(error),
+        }
+    }
+
+    fn of_dialed(error: &DialedError) -> Self {
+        match error {
+            DialedError::Connect(_) => Self::Unreachable,
+            DialedError::Session { error, .. } => Self::of_session(error),
+            DialedError::Interrupted => Self::Interrupted,
+            DialedError::Random(_) => Self::Failed,
         }
     }
 
@@ -172,41 +178,55 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
     }
     match error.downcast_ref::<ReceiveError>()? {
         ReceiveError::NoAddress { .. } => Some("leave --transport out to use whatever the ticket has"),
-        ReceiveError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => {
-            Some("`ketch send` must still be running, and its port reachable from here")
-        }
-        ReceiveError::Session { error, .. } => session_hint(
+        ReceiveError::Dialed(error) => dialed_hint(
             error,
+            "`ketch send` must still be running, and its port reachable from here",
             "the ticket is spent, expired or for someone else; `ketch send` makes a new one",
         ),
-        ReceiveError::Target(_)
-        | ReceiveError::LookAtTarget(_)
-        | ReceiveError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))
-        | ReceiveError::Interrupted
-        | ReceiveError::Random(_) => None,
+        ReceiveError::Target(_) | ReceiveError::LookAtTarget(_) => None,
     }
 }
 
 const OTHER_SOURCE: &str =
     "mount what belongs there, or --force-empty if the source is meant to lie on another file system";
 
+/// What is kept of large files that are not whole, where a session ended early.
+pub(crate) fn unfinished(error: &anyhow::Error) -> Option<&Unfinished> {
+    let sync = error.downcast_ref::<SyncError>();
+    let receive = error.downcast_ref::<ReceiveError>();
+    match (sync, receive) {
+        (Some(SyncError::Dialed(DialedError::Session { unfinished, .. })), _)
+        | (_, Some(ReceiveError::Dialed(DialedError::Session { unfinished, .. }))) => Some(unfinished),
+        (Some(_) | None, Some(_) | None) => None,
+    }
+}
+
 fn sync_hint(error: &SyncError) -> Option<&'static str> {
     match error {
-        SyncError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => {
-            Some("`ketch serve` must be running there, and its port reachable from here")
-        }
-        SyncError::Session { error, .. } => session_hint(
+        SyncError::Dialed(error) => dialed_hint(
             error,
+            "`ketch serve` must be running there, and its port reachable from here",
             "there is no such share, or no such right on it: the other side gives one by `ketch serve --allow PEER=NAME:RIGHT`, and PEER is what `ketch id` prints here",
         ),
         SyncError::OtherSource { .. } => Some(OTHER_SOURCE),
-        SyncError::Source { .. }
-        | SyncError::Tree(_)
-        | SyncError::Target(_)
-        | SyncError::LookAtTarget(_)
-        | SyncError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))
-        | SyncError::Interrupted
-        | SyncError::Random(_) => None,
+        SyncError::Source { .. } | SyncError::Tree(_) | SyncError::Target(_) | SyncError::LookAtTarget(_) => {
+            None
+        }
+    }
+}
+
+/// What helps where the peer was not reached, did not admit this one, or anything else came between.
+fn dialed_hint(
+    error: &DialedError,
+    unreachable: &'static str,
+    not_admitted: &'static str,
+) -> Option<&'static str> {
+    match error {
+        DialedError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => Some(unreachable),
+        DialedError::Session { error, .. } => session_hint(error, not_admitted),
+        DialedError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))
+        | DialedError::Interrupted
+        | DialedError::Random(_) => None,
     }
 }
 

@@ -149,8 +149,19 @@ impl Output {
         }
     }
 
+    /// Prints what a session that this side dialed came to; an error is left to whoever prints all of them.
+    pub(crate) fn finish(&self, ended: anyhow::Result<Report>) -> anyhow::Result<exit::Exit> {
+        self.clear();
+        if let Some(unfinished) = ended.as_ref().err().and_then(exit::unfinished) {
+            self.unfinished(unfinished);
+        }
+        let report = ended?;
+        self.summary(&report);
+        Ok(exit::Exit::of_counts(&report.counts))
+    }
+
     /// Prints the result of a session.
-    pub(crate) fn summary(&self, report: &Report) {
+    fn summary(&self, report: &Report) {
         self.clear();
         match &self.form {
             Form::Json => print_json(&json::done(report)),
@@ -162,7 +173,7 @@ impl Output {
     }
 
     /// Says what is kept of large files that are not whole yet, if anything is.
-    pub(crate) fn unfinished(&self, unfinished: &Unfinished) {
+    fn unfinished(&self, unfinished: &Unfinished) {
         if unfinished.bytes == 0 {
             return;
         }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use ketch::{
     state::StateFolder,
     swarm::{Node, NodeOptions},
-    transfer::{self, Event, ReceiveError, ReceiveRequest},
+    transfer::{self, Event, ReceiveRequest},
     tree,
     trust::{Ticket, ticket::TICKET_CHARACTERS},
 };
@@ -37,14 +37,9 @@ pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::
         }
     })
     .await;
-    output.clear();
-    if let Err(ReceiveError::Session { unfinished, .. }) = &ended {
-        output.unfinished(unfinished);
-    }
+    let exit = output.finish(ended.map_err(anyhow::Error::from));
     node.shutdown().await;
-    let report = ended?;
-    output.summary(&report);
-    Ok(Exit::of_counts(&report.counts))
+    exit
 }
 
 fn request(command: &args::Receive, ticket: Ticket) -> ReceiveRequest {

@@ -6,7 +6,7 @@ use ketch::{
     index::Indexes,
     state::StateFolder,
     swarm::{Multiaddr, Node, NodeOptions, TransportKind},
-    transfer::{self, Direction, SyncError, SyncRequest},
+    transfer::{self, Direction, SyncRequest},
     trust::{Book, book::addresses_of},
 };
 use ketch_protocol::message::{Compression, Equality, Hashes, Policy, Removal, Selection};
@@ -35,14 +35,9 @@ pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Res
     let mut output = if command.dry_run { output.previewing() } else { output };
     let syncing = transfer::sync(&node, &mut inbound, request, &events, &stop);
     let ended = show_while(syncing, &mut shown, |event| output.show(&event)).await;
-    output.clear();
-    if let Err(SyncError::Session { unfinished, .. }) = &ended {
-        output.unfinished(unfinished);
-    }
+    let exit = output.finish(ended.map_err(anyhow::Error::from));
     node.shutdown().await;
-    let report = ended?;
-    output.summary(&report);
-    Ok(Exit::of_counts(&report.counts))
+    exit
 }
 
 fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::Result<SyncRequest> {

@@ -32,6 +32,28 @@ pub enum ConnectError {
     },
 }
 
+/// Why a session with a peer that this side dials did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum DialedError {
+    /// The peer could not be reached.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The session ended early.
+    #[error("{error}")]
+    Session {
+        /// Why.
+        error: SessionError,
+        /// What is kept of large files for the next try.
+        unfinished: Unfinished,
+    },
+    /// Stopped while no session ran.
+    #[error("interrupted")]
+    Interrupted,
+    /// The system gave no random numbers.
+    #[error("making a session id")]
+    Random(#[source] getrandom::Error),
+}
+
 /// Why nothing, or not all, was received.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
@@ -47,23 +69,9 @@ pub enum ReceiveError {
         /// What was asked for.
         transport: Option<TransportKind>,
     },
-    /// The sender could not be reached.
+    /// The session did not come to its end.
     #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The session ended early.
-    #[error("{error}")]
-    Session {
-        /// Why.
-        error: SessionError,
-        /// What is kept of large files for the next try.
-        unfinished: Unfinished,
-    },
-    /// Stopped before a session began.
-    #[error("interrupted")]
-    Interrupted,
-    /// The system gave no random numbers.
-    #[error("making a session id")]
-    Random(#[source] getrandom::Error),
+    Dialed(#[from] DialedError),
 }
 
 fn over(transport: Option<TransportKind>) -> String {
@@ -96,23 +104,9 @@ pub enum SyncError {
     /// The target can't be looked at.
     #[error("looking at the target")]
     LookAtTarget(#[source] io::Error),
-    /// The peer could not be reached.
+    /// The session did not come to its end.
     #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The session ended early.
-    #[error("{error}")]
-    Session {
-        /// Why.
-        error: SessionError,
-        /// What is kept of large files for the next try.
-        unfinished: Unfinished,
-    },
-    /// Stopped while no session ran.
-    #[error("interrupted")]
-    Interrupted,
-    /// The system gave no random numbers.
-    #[error("making a session id")]
-    Random(#[source] getrandom::Error),
+    Dialed(#[from] DialedError),
 }
 
 /// Why an offer ended without its uses being spent.

@@ -45,7 +45,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ketch_protocol::message::SessionId;
 
-pub use error::{ConnectError, OfferError, ReceiveError, ServeError, SyncError};
+pub use error::{ConnectError, DialedError, OfferError, ReceiveError, ServeError, SyncError};
 pub use event::{Change, Consultation, Direction, Event, Progress, Report, Route, ServeEvent, Unsettled};
 pub use known_tree::OpenError;
 pub use offer::{OfferRequest, offer};

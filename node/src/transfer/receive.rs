@@ -11,7 +11,7 @@ use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ConnectError, ReceiveError,
+    ConnectError, DialedError, ReceiveError,
     arrivals::{Arrivals, Router},
     connect::open_control,
     event::{Event, Report, Route},
@@ -64,11 +64,11 @@ pub async fn receive(
     let (target, view, free_bytes) = opened?;
     let connection = tokio::select! {
         dialed = dial(node, &request.ticket, request.transport) => dialed?,
-        () = stop.cancelled() => return Err(ReceiveError::Interrupted),
+        () = stop.cancelled() => return Err(DialedError::Interrupted.into()),
     };
     // Nobody listens to events any more: the session goes on without them.
     let _ = events.send(Event::Connected(Route::of(&connection))).await;
-    let stream = open_control(&connection).await?;
+    let stream = open_control(&connection).await.map_err(DialedError::Connect)?;
     let ask = ask(&request, view)?;
     let router = Router::default();
     let data = router.register(connection.peer(), ask.session).expect("it is the only session");
@@ -80,7 +80,7 @@ pub async fn receive(
         never = arrivals.move_data() => match never {},
     };
     connection.close().await;
-    result.map_err(|CutShort { error, unfinished }| ReceiveError::Session { error, unfinished })
+    result.map_err(|CutShort { error, unfinished }| DialedError::Session { error, unfinished }.into())
 }
 
 async fn open_target(
@@ -100,7 +100,7 @@ async fn open_target(
 /// Asks, and says at once why nothing can be taken.
 async fn tell(node: &Node, request: &ReceiveRequest, error: &TargetError) -> Result<(), ReceiveError> {
     let connection = dial(node, &request.ticket, request.transport).await?;
-    let mut line = Line::new(open_control(&connection).await?);
+    let mut line = Line::new(open_control(&connection).await.map_err(DialedError::Connect)?);
     let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
     line.say(&Message::Ask(ask(request, TargetView::Occupied)?));
     line.say(&Message::Refuse(Stop::new(error.reason(), format_args!("{error}{cause}")).into()));
@@ -109,8 +109,8 @@ async fn tell(node: &Node, request: &ReceiveRequest, error: &TargetError) -> Res
     Ok(())
 }
 
-fn ask(request: &ReceiveRequest, target: TargetView) -> Result<Ask, ReceiveError> {
-    let session = super::random_session().map_err(ReceiveError::Random)?;
+fn ask(request: &ReceiveRequest, target: TargetView) -> Result<Ask, DialedError> {
+    let session = super::random_session().map_err(DialedError::Random)?;
     Ok(Ask {
         version: VERSION,
         session,
@@ -138,5 +138,6 @@ async fn dial(
     if addresses.is_empty() {
         return Err(ReceiveError::NoAddress { transport });
     }
-    Ok(node.dial(ticket.peer(), addresses).await.map_err(ConnectError::from)?)
+    let dialed = node.dial(ticket.peer(), addresses).await;
+    Ok(dialed.map_err(ConnectError::from).map_err(DialedError::from)?)
 }

@@ -213,12 +213,9 @@ fn stop_of(admitted: &Admitted, error: &SyncError) -> Stop {
             (error.reason(), error.source().map_or_else(String::new, |source| format!(": {source}")))
         }
         SyncError::Tree(error) => (Reason::Internal, format!(": {error}")),
-        SyncError::Source { .. }
-        | SyncError::OtherSource { .. }
-        | SyncError::Connect(_)
-        | SyncError::Session { .. }
-        | SyncError::Interrupted
-        | SyncError::Random(_) => (Reason::Internal, String::new()),
+        SyncError::Source { .. } | SyncError::OtherSource { .. } | SyncError::Dialed(_) => {
+            (Reason::Internal, String::new())
+        }
     };
     Stop::new(reason, format_args!("the share \"{}\" cannot be written{cause}", admitted.share.name))
 }

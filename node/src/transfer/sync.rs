@@ -14,7 +14,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ConnectError, SyncError,
+    ConnectError, DialedError, SyncError,
     arrivals::{Arrivals, Router},
     blocking,
     connect::open_control,
@@ -93,7 +93,7 @@ pub async fn sync(
         let _ = events.send(Event::Retrying { why: error.to_string(), wait }).await;
         tokio::select! {
             () = sleep(wait) => {}
-            () = stop.cancelled() => return Err(SyncError::Interrupted),
+            () = stop.cancelled() => return Err(DialedError::Interrupted.into()),
         }
     }
 }
@@ -119,7 +119,7 @@ impl Syncing<'_> {
     }
 
     async fn pull(&mut self) -> Result<Report, SyncError> {
-        let session = random_session().map_err(SyncError::Random)?;
+        let session = random_session().map_err(DialedError::Random)?;
         let opened = self.open_target(session).await?;
         let (connection, stream) = self.connect().await?;
         let ask = self.ask(session, opened.view);
@@ -137,7 +137,7 @@ impl Syncing<'_> {
             never = arrivals.move_data() => match never {},
         };
         connection.close().await;
-        result.map_err(|CutShort { error, unfinished }| SyncError::Session { error, unfinished })
+        result.map_err(|CutShort { error, unfinished }| DialedError::Session { error, unfinished }.into())
     }
 
     async fn push(&mut self) -> Result<Report, SyncError> {
@@ -145,7 +145,7 @@ impl Syncing<'_> {
         let (connection, stream) = self.connect().await?;
         let propose = Propose {
             version: VERSION,
-            session: random_session().map_err(SyncError::Random)?,
+            session: random_session().map_err(DialedError::Random)?,
             place: self.request.place.clone(),
             selection: self.request.selection.clone(),
             policy: self.request.policy.clone(),
@@ -154,7 +154,7 @@ impl Syncing<'_> {
         let sending = sending.itemizing(self.request.itemize).paced(self.pace.clone());
         let result = sending.run(Line::new(stream), self.stop).await;
         connection.close().await;
-        result.map_err(|error| SyncError::Session { error, unfinished: Unfinished::default() })
+        result.map_err(|error| DialedError::Session { error, unfinished: Unfinished::default() }.into())
     }
 
     fn ask(&self, session: SessionId, target: TargetView) -> Ask {
@@ -184,11 +184,11 @@ impl Syncing<'_> {
         Ok(source.expecting(&self.missed))
     }
 
-    async fn connect(&self) -> Result<(Connection, Stream), SyncError> {
+    async fn connect(&self) -> Result<(Connection, Stream), DialedError> {
         let SyncRequest { peer, addresses, .. } = &self.request;
         let connection = tokio::select! {
             dialed = self.node.dial(*peer, addresses.clone()) => dialed.map_err(ConnectError::from)?,
-            () = self.stop.cancelled() => return Err(SyncError::Interrupted),
+            () = self.stop.cancelled() => return Err(DialedError::Interrupted),
         };
         let _ = self.events.send(Event::Connected(Route::of(&connection))).await;
         let stream = open_control(&connection).await?;
