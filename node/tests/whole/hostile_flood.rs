@@ -32,7 +32,7 @@ use crate::{
     hostile_sync::{ask, come, place, refused, still_serves},
     peer::{Control, PlayedReceiver},
     serving::{Serving, write},
-    wire::{bytes, file, frame, manifest, manifest_end, number, varint, whole},
+    wire::{bytes, directory, file, frame, manifest, manifest_end, number, varint, whole},
 };
 
 const SESSION: SessionId = SessionId([7; 16]);
@@ -83,64 +83,15 @@ fn zeros(length: u32) -> [u8; 4] {
     [low, middle, high, 0]
 }
 
-/// A directory that shares so many leading bytes with the entry before it.
-fn directory(shared: usize, rest: &str) -> Vec<u8> {
-    [number(1, shared as u64), bytes(2, rest.as_bytes()), number(3, 1), number(5, 0o755)].concat()
-}
-
 /// What the node takes more at its peak than `before`, in KiB.
 fn grown(serving: &Serving, before: u64) -> u64 {
     serving.serve.peak_kib() - before
-}
-
-/// Hears what becomes of entries until at most `open` of those that were announced are.
-async fn settled(control: &mut Control, announced: u64, closed: &mut u64, open: u64) {
-    while announced - *closed > open {
-        *closed += control
-            .hear_until(|message| {
-                let Message::Settled(settled) = message else { return None };
-                let runs = settled.fates().into_iter().flat_map(|(_, runs)| runs.iter().map(|run| run.count));
-                Some(runs.sum::<u64>() + settled.problems.len() as u64)
-            })
-            .await;
-    }
 }
 
 /// A target holds what it held, and nothing else under a name of its own.
 fn assert_left(serving: &Serving, target: &str) {
     let names = fs::read_dir(serving.shared().join(target)).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(names.filter(|name| name != PRIVATE_FOLDER).collect::<Vec<_>>(), ["kept"]);
-}
-
-#[tokio::test]
-async fn deep_directories_take_no_more_memory_than_their_names_differ() {
-    let serving = Serving::with(Tcp, "read,write").await;
-    let comer = come(&serving).await;
-    let (mut control, _) = proposed(&comer, "new", Policy::default()).await;
-    let before = serving.serve.peak_kib();
-    let deep: Vec<_> = (0..15).map(|depth| format!("{depth:x}").repeat(250)).collect();
-    let above: Vec<_> = (1..=deep.len()).map(|depth| directory(0, &deep[..depth].join("/"))).collect();
-    let (mut announced, mut closed) = (0, 0);
-    for entry in above {
-        control.say_bytes(&manifest(announced, &[entry])).await;
-        announced += 1;
-    }
-    let shared = deep.join("/").len() + 1;
-    for batch in 0..20 {
-        let names = (batch * 1_000..(batch + 1) * 1_000).map(|name| format!("{name:07}"));
-        let first = directory(0, &format!("{}/{:07}", deep.join("/"), batch * 1_000));
-        let rest = names.skip(1).map(|name| directory(shared, &name));
-        control.say_bytes(&manifest(announced, &[first].into_iter().chain(rest).collect::<Vec<_>>())).await;
-        announced += 1_000;
-        settled(&mut control, announced, &mut closed, 2_000).await;
-    }
-    // 20,000 paths of 3,800 bytes each would be 75 MB, beside those in the window.
-    assert!(grown(&serving, before) < SLACK_KIB + WINDOW_BYTES / 1024, "{} KiB", grown(&serving, before));
-    control.say_bytes(&manifest_end(announced, 0)).await;
-    control.hear_until(|message| matches!(message, Message::Done(_)).then_some(())).await;
-    control.say(&Message::Farewell).await;
-    fs::remove_dir_all(serving.shared().join("new")).unwrap();
-    still_serves(&serving).await;
 }
 
 #[tokio::test]
@@ -236,7 +187,7 @@ async fn compressed_bytes_that_lie_are_named_and_those_that_only_grow_take_no_me
 
     // 2 GiB of content that nobody asked for, out of 64 KB: it is passed over.
     let (mut control, _) = proposed(&comer, "grows", Policy::default()).await;
-    control.say_bytes(&manifest(0, &[directory(0, "d")])).await;
+    control.say_bytes(&manifest(0, &[directory(b"d")])).await;
     let content: Vec<u8> = [vec![1], varint(0), varint(0), varint(1 << 20), vec![0]].concat();
     let mut stream = [content, varint(BLOCK_BYTES as u64), vec![0; BLOCK_BYTES]].concat();
     stream.extend([varint(BLOCK_BYTES as u64), vec![0; BLOCK_BYTES]].concat().repeat(3));
