@@ -3,12 +3,14 @@
 //! Everything here is generic over futures' `AsyncRead` and `AsyncWrite`, so that the node, the study and a
 //! test over memory move bytes by the same code.
 
-use std::{future::poll_fn, io, pin::Pin, task::Poll};
-
-use futures::{
-    future::join,
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    task::{Context, Poll, Waker, ready},
 };
+
+use futures::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::{
     message::{Frames, Message, MessageError, SessionId, encode},
@@ -122,73 +124,106 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
     }
 }
 
-/// Reads a block: at least one byte, then all that is there without waiting, up to `block_bytes` in all.
-/// An empty block is the end of the stream. `block` is overwritten.
-pub async fn read_block(
-    stream: &mut (impl AsyncRead + Unpin),
-    block: &mut Vec<u8>,
+/// A block that a stream fills again and again. It grows as it is filled, and its memory is zeroed only then.
+#[derive(Debug)]
+pub struct ReadBlock {
+    buffer: Vec<u8>,
+    filled: usize,
+    /// Most bytes of a block.
     block_bytes: usize,
-) -> io::Result<()> {
-    block.resize(block_bytes, 0);
-    let mut filled = 0;
-    let outcome = poll_fn(|cx| {
-        while filled < block_bytes {
-            match Pin::new(&mut *stream).poll_read(cx, &mut block[filled..]) {
-                Poll::Pending if filled == 0 => return Poll::Pending,
-                Poll::Pending | Poll::Ready(Ok(0)) => break,
-                Poll::Ready(Ok(length)) => filled += length,
+    ended: bool,
+}
+
+impl ReadBlock {
+    /// A block of at most `block_bytes`.
+    pub fn new(block_bytes: usize) -> Self {
+        Self { buffer: vec![0; FIRST_BLOCK_BYTES.min(block_bytes)], filled: 0, block_bytes, ended: false }
+    }
+
+    /// What was read last.
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.filled]
+    }
+
+    /// Reads over what was read before: at least one byte, then all that is there without waiting.
+    /// Says whether there was any; none is the end of the stream. May be dropped while it waits, and tried
+    /// again: nothing read is lost.
+    pub async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<bool> {
+        poll_fn(|context| self.poll_read(context, stream)).await
+    }
+
+    /// Reads as [`Self::read`] does, but waits for nothing. Says whether there was any; none may come later, or be the
+    /// end. Nobody is woken for what comes later.
+    pub fn read_now(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<bool> {
+        match self.poll_read(&mut Context::from_waker(Waker::noop()), stream) {
+            Poll::Ready(read) => read,
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> Poll<io::Result<bool>> {
+        if self.filled == self.buffer.len() {
+            self.buffer.resize((2 * self.filled).min(self.block_bytes), 0);
+        }
+        self.filled = 0;
+        while !self.ended && self.filled < self.buffer.len() {
+            match Pin::new(&mut *stream).poll_read(context, &mut self.buffer[self.filled..]) {
+                Poll::Ready(Ok(0)) => self.ended = true,
+                Poll::Ready(Ok(length)) => self.filled += length,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if self.filled == 0 => return Poll::Pending,
+                Poll::Pending => break,
             }
         }
-        Poll::Ready(Ok(()))
-    })
-    .await;
-    block.truncate(filled);
-    outcome
+        Poll::Ready(Ok(self.filled > 0))
+    }
 }
 
-/// Moves blocks of at most `block_bytes` from a stream to `take` until the stream ends, reading the next one while the last is taken.
-/// `take` gives its block back to be filled again. Ends early with the error of either side.
-pub async fn pump_in<E: From<io::Error>, F: Future<Output = Result<Vec<u8>, E>>>(
-    stream: &mut (impl AsyncRead + Unpin),
-    block_bytes: usize,
-    mut take: impl FnMut(Vec<u8>) -> F,
-) -> Result<(), E> {
-    let mut current = Vec::new();
-    let mut spare = Vec::new();
-    let mut asked = FIRST_BLOCK_BYTES.min(block_bytes);
-    read_block(stream, &mut current, asked).await?;
-    while !current.is_empty() {
-        if current.len() == asked {
-            asked = (2 * asked).min(block_bytes);
+/// A block on its way to a stream, filled anew once it is written.
+#[derive(Debug, Default)]
+pub struct WriteBlock {
+    block: Vec<u8>,
+    written: usize,
+}
+
+impl WriteBlock {
+    /// An empty block to fill. What was not written of the one before is dropped.
+    pub fn renew(&mut self) -> &mut Vec<u8> {
+        self.block.clear();
+        self.written = 0;
+        &mut self.block
+    }
+
+    /// Writes and flushes what is left of the block. May be dropped while it waits, and goes on where it was.
+    pub async fn write(&mut self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        poll_fn(|context| self.poll_write(context, stream)).await
+    }
+
+    /// Writes as [`Self::write`] does, but waits for nothing. Says whether all is written; nobody is woken for the rest.
+    pub fn write_now(&mut self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<bool> {
+        match self.poll_write(&mut Context::from_waker(Waker::noop()), stream) {
+            Poll::Ready(written) => written.map(|()| true),
+            Poll::Pending => Ok(false),
         }
-        let (read, taken) = join(read_block(stream, &mut spare, asked), take(current)).await;
-        current = taken?;
-        read?;
-        std::mem::swap(&mut current, &mut spare);
     }
-    Ok(())
-}
 
-/// Moves blocks from `make` to a stream until there are no more, making the next one while the last is
-/// written. `make` is given a block to fill again. The stream is left open.
-pub async fn pump_out<E: From<io::Error>, F: Future<Output = Result<Option<Vec<u8>>, E>>>(
-    stream: &mut (impl AsyncWrite + Unpin),
-    mut make: impl FnMut(Vec<u8>) -> F,
-) -> Result<(), E> {
-    let mut spare = Vec::new();
-    let mut current = make(Vec::new()).await?;
-    while let Some(block) = current {
-        let write = async {
-            stream.write_all(&block).await?;
-            stream.flush().await
-        };
-        let (written, made) = join(write, make(spare)).await;
-        written?;
-        spare = block;
-        current = made?;
+    fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
+        while self.written < self.block.len() {
+            match ready!(Pin::new(&mut *stream).poll_write(context, &self.block[self.written..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.written += written,
+            }
+        }
+        Pin::new(stream).poll_flush(context)
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -210,46 +245,94 @@ mod tests {
         assert!(block_on(StreamKind::read(&mut Cursor::new([9]))).is_err());
     }
 
-    #[test]
-    fn blocks_are_filled_from_what_is_there() {
-        let mut stream = Cursor::new(vec![1u8; 10]);
-        let mut block = Vec::new();
-        let mut lengths = Vec::new();
-        for _ in 0..4 {
-            block_on(read_block(&mut stream, &mut block, 4)).unwrap();
-            lengths.push(block.len());
+    /// A stream that takes and gives in turns: one byte more each time, then nothing.
+    #[derive(Default)]
+    struct Hesitant {
+        bytes: VecDeque<u8>,
+        turn: usize,
+    }
+
+    impl Hesitant {
+        /// How many bytes may pass in this turn; after none somebody is woken at once.
+        fn allowed(&mut self, context: &mut Context<'_>) -> Poll<usize> {
+            self.turn += 1;
+            if self.turn.is_multiple_of(2) {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(self.turn)
         }
-        assert_eq!(lengths, [4, 4, 2, 0]);
+    }
+
+    impl AsyncRead for Hesitant {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut [u8],
+        ) -> Poll<io::Result<usize>> {
+            let most = ready!(self.allowed(context)).min(buffer.len());
+            Poll::Ready(io::Read::read(&mut self.bytes, &mut buffer[..most]))
+        }
+    }
+
+    impl AsyncWrite for Hesitant {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let most = ready!(self.allowed(context)).min(bytes.len());
+            Poll::Ready(io::Write::write(&mut self.bytes, &bytes[..most]))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
     }
 
     #[test]
-    fn what_is_pumped_out_comes_in() {
-        let mut source: VecDeque<Vec<u8>> = (1..=9u8).map(|n| vec![n; 1000 * usize::from(n)]).collect();
-        let expected: Vec<u8> = source.iter().flatten().copied().collect();
-        let mut wire = Vec::new();
-        block_on(pump_out::<io::Error, _>(&mut wire, |_| {
-            let next = source.pop_front();
-            async { Ok(next) }
-        }))
-        .unwrap();
-        let mut got = Vec::new();
-        block_on(pump_in::<io::Error, _>(&mut Cursor::new(wire), 4096, |block| {
-            got.extend_from_slice(&block);
-            async { Ok(block) }
-        }))
-        .unwrap();
-        assert_eq!(got, expected);
+    fn blocks_are_filled_from_what_is_there_and_grow_as_they_are_filled() {
+        let mut stream = Cursor::new(vec![1u8; 100 * 1024]);
+        let mut block = ReadBlock::new(40 * 1024);
+        let mut lengths = Vec::new();
+        while block_on(block.read(&mut stream)).unwrap() {
+            lengths.push(block.bytes().len() / 1024);
+        }
+        assert_eq!(lengths, [16, 32, 40, 12]);
+        assert!(!block_on(block.read(&mut stream)).unwrap(), "the end stays the end");
     }
 
     #[test]
-    fn an_error_of_the_taker_ends_the_pump() {
-        let mut stream = Cursor::new(vec![1u8; 10_000]);
-        let mut taken = 0;
-        let outcome = block_on(pump_in::<io::Error, _>(&mut stream, 1000, |_| {
-            taken += 1;
-            async { Err(io::Error::other("full")) }
-        }));
-        assert_eq!((outcome.unwrap_err().to_string(), taken), ("full".into(), 1));
+    fn what_goes_out_comes_in_whether_it_is_waited_for_or_not() {
+        let content: Vec<u8> = (0..=255).cycle().take(50_000).collect();
+        for patient in [true, false] {
+            let (mut wire, mut outgoing) = (Hesitant::default(), WriteBlock::default());
+            for block in content.chunks(7_000) {
+                outgoing.renew().extend_from_slice(block);
+                while !patient && !outgoing.write_now(&mut wire).unwrap() {}
+                block_on(outgoing.write(&mut wire)).unwrap();
+            }
+            let (mut incoming, mut got) = (ReadBlock::new(4_096), Vec::new());
+            while got.len() < content.len() {
+                let read =
+                    if patient { block_on(incoming.read(&mut wire)) } else { incoming.read_now(&mut wire) };
+                got.extend_from_slice(if read.unwrap() { incoming.bytes() } else { &[] });
+            }
+            assert!(!block_on(incoming.read(&mut wire)).unwrap());
+            assert!(got == content, "patient: {patient}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_takes_nothing_more_is_an_error() {
+        let mut outgoing = WriteBlock::default();
+        outgoing.renew().extend_from_slice(&[1; 10]);
+        let error = block_on(outgoing.write(&mut Cursor::new([0; 4].as_mut_slice()))).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WriteZero);
     }
 
     #[test]

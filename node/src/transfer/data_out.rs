@@ -3,24 +3,24 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread::available_parallelism,
     time::Duration,
 };
 
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use ketch_protocol::{
-    io::{StreamKind, pump_out},
+    io::{StreamKind, WriteBlock},
     message::{Compression, SessionId},
     record::compressed::Compressor,
 };
 use tokio::time::timeout;
 
 use super::{
-    blocking,
+    BLOCKS_AT_A_TIME, blocking,
     known_tree::KnownTree,
-    lock,
     pace::{Pace, Paced},
     pulse::Broken,
     queue::{Portion, Queue},
@@ -42,10 +42,11 @@ pub(super) struct Moved {
 
 /// Streams that share a bundle. Over QUIC a stream has a window of 1 MiB (a larger one can exceed the
 /// library's limit of out-of-order spans and kill the connection), so several are needed to fill a long
-/// path; over TCP all share one window and each only adds a thread that reads and writes files.
+/// path; over TCP all share one window and each only adds a thread that reads and writes files, which waits for
+/// a processor where there are fewer.
 pub(super) fn bundle_streams(transport: TransportKind) -> usize {
     match transport {
-        TransportKind::Tcp => 4,
+        TransportKind::Tcp => available_parallelism().map_or(2, usize::from).clamp(2, 4),
         TransportKind::Quic => 8,
     }
 }
@@ -68,24 +69,42 @@ impl DataOut {
     pub(super) async fn bundle(self) -> Result<(), Broken> {
         let Some(portion) = self.queue.next(usize::MAX).await else { return Ok(()) };
         let compress = self.compresses().await;
-        let mut stream = self.open(compress).await?;
-        let reading = self.reading(portion, compress)?;
-        pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::Portion)).await?;
-        end(stream).await
+        self.carry(portion, compress, Next::Portion).await
     }
 
     /// Sends each file, or span of a large one, on a stream of its own.
     pub(super) async fn files(self) -> Result<(), Broken> {
         while let Some(portion) = self.queue.next(1).await {
-            // Each portion of a block or more costs its stream two blocks of memory on either side.
+            // Each portion of a block or more costs its stream a block of memory on either side.
             let _place = if portion.is_large() { self.queue.large_place().await } else { None };
             let compress = self.compresses().await;
-            let mut stream = self.open(compress).await?;
-            let reading = self.reading(portion, compress)?;
-            pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::End)).await?;
-            end(stream).await?;
+            self.carry(portion, compress, Next::End).await?;
         }
         Ok(())
+    }
+
+    /// Sends a portion, and what is next, on a stream of its own.
+    async fn carry(&self, portion: Portion, compress: bool, next: Next) -> Result<(), Broken> {
+        let mut carrying = Carrying {
+            stream: self.open(compress).await?,
+            reading: self.reading(compress)?,
+            block: WriteBlock::default(),
+            queue: Arc::clone(&self.queue),
+            moved: Arc::clone(&self.moved),
+            next,
+        };
+        carrying.reading.begin(portion);
+        while carrying.begin_next().await {
+            let carried;
+            (carrying, carried) = blocking(move || {
+                let carried = carrying.carry_blocks();
+                (carrying, carried)
+            })
+            .await;
+            carried?;
+            carrying.block.write(&mut carrying.stream).await?;
+        }
+        end(carrying.stream).await
     }
 
     /// Whether what crosses next is compressed where it becomes shorter.
@@ -107,43 +126,66 @@ impl DataOut {
         Ok(self.pace.of(stream))
     }
 
-    fn reading(&self, portion: Portion, compress: bool) -> io::Result<Arc<Mutex<Reading>>> {
+    fn reading(&self, compress: bool) -> io::Result<Reading> {
         let compressor = compress.then(Compressor::new).transpose()?;
-        let mut reading = Reading::new(&self.tree, compressor);
-        reading.begin(portion);
-        Ok(Arc::new(Mutex::new(reading)))
+        Ok(Reading::new(&self.tree, compressor))
+    }
+}
+
+/// A stream and what reads what it carries. They go together to a thread that may block and back, so that a block
+/// is read, hashed and written on one processor while it is in its cache.
+struct Carrying {
+    stream: Paced<Stream>,
+    reading: Reading,
+    block: WriteBlock,
+    queue: Arc<Queue>,
+    moved: Arc<Moved>,
+    next: Next,
+}
+
+/// What follows a portion on its stream.
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    Portion,
+    End,
+}
+
+impl Carrying {
+    /// Waits until there is something to read; not once the stream has carried all that it is for.
+    async fn begin_next(&mut self) -> bool {
+        if !self.reading.is_idle() {
+            return true;
+        }
+        let portion = match self.next {
+            Next::Portion => self.queue.next(usize::MAX).await,
+            Next::End => None,
+        };
+        portion.map(|portion| self.reading.begin(portion)).is_some()
     }
 
-    /// Fills the next block; `None` when there is nothing more to send on this stream.
-    async fn fill(
-        &self,
-        reading: Arc<Mutex<Reading>>,
-        mut block: Vec<u8>,
-        next: Next,
-    ) -> Result<Option<Vec<u8>>, Broken> {
-        block.clear();
-        while block.is_empty() {
-            if lock(&reading).is_idle() {
-                match next {
-                    Next::End => return Ok(None),
-                    Next::Portion => match self.queue.next(usize::MAX).await {
-                        Some(portion) => lock(&reading).begin(portion),
-                        None => return Ok(None),
-                    },
-                }
-            }
-            let reading = Arc::clone(&reading);
-            let read;
-            (block, read) = blocking(move || {
-                let read = lock(&reading).fill(&mut block);
-                (block, read)
-            })
-            .await;
-            let read = read?;
+    /// Begins what is next if it is there.
+    fn begin_next_now(&mut self) -> bool {
+        if !self.reading.is_idle() {
+            return true;
+        }
+        let portion = match self.next {
+            Next::Portion => self.queue.next_now(usize::MAX),
+            Next::End => None,
+        };
+        portion.map(|portion| self.reading.begin(portion)).is_some()
+    }
+
+    /// Reads blocks and writes them until the stream takes no more, which leaves a part of one to be written.
+    fn carry_blocks(&mut self) -> Result<(), Broken> {
+        for _ in 0..BLOCKS_AT_A_TIME {
+            let read = self.reading.fill(self.block.renew())?;
             self.moved.content.fetch_add(read.content, Ordering::Relaxed);
             self.moved.digest.fetch_add(read.digest, Ordering::Relaxed);
+            if !self.block.write_now(&mut self.stream)? || !self.begin_next_now() {
+                break;
+            }
         }
-        Ok(Some(block))
+        Ok(())
     }
 }
 
@@ -166,13 +208,6 @@ async fn end(mut stream: Paced<Stream>) -> Result<(), Broken> {
         0 => Ok(()),
         _ => Err(Broken("the receiver spoke on a data stream".into())),
     }
-}
-
-/// What follows a portion on its stream.
-#[derive(Debug, Clone, Copy)]
-enum Next {
-    Portion,
-    End,
 }
 
 #[cfg(test)]

@@ -63,6 +63,10 @@ pub enum Layout {
     Files,
 }
 
+/// Blocks that a thread moves before it gives its stream back, however many follow: a session that ends need not
+/// wait for more, and what the hand-over costs is small beside them.
+const BLOCKS_AT_A_TIME: usize = 16;
+
 /// Runs blocking work on the runtime's bounded pool of threads. A panic there goes on here.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {

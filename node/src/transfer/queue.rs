@@ -158,6 +158,11 @@ impl Queue {
         self.changed.notify_waiters();
     }
 
+    /// The next portion, of at most `files` files, if there is one.
+    pub(super) fn next_now(&self, files: usize) -> Option<Portion> {
+        take_portion(&mut self.lock().jobs, files)
+    }
+
     /// The next portion, of at most `files` files; waits for one. `None` once closed.
     pub(super) async fn next(&self, files: usize) -> Option<Portion> {
         loop {

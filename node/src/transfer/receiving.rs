@@ -290,10 +290,10 @@ impl Receiving {
             self.wake(wake, &mut streams, &mut pulse);
         };
         self.doing.store().inspect(|store| store.close());
-        // So that the target is free for others when the session is over.
-        streams.shutdown().await;
-        // Whoever still reports hears that nobody listens.
+        // Whoever still reports hears that nobody listens, and lets go of the target, so that it is free for others
+        // when the session is over.
         drop(reports);
+        streams.shutdown().await;
         if let Some(checkpoint) = self.checkpoint.take() {
             // It panics no more than this does.
             let _ = checkpoint.await;

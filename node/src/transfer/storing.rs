@@ -103,6 +103,11 @@ impl Storing {
         Ok(Self { decompressor: Some(Decompressor::new()?), ..Self::new(store) })
     }
 
+    /// Whether the session is over, so that nothing more is stored.
+    pub(super) fn is_over(&self) -> bool {
+        self.store.registry.is_closed()
+    }
+
     /// Takes the next bytes of the stream.
     pub(super) fn take(&mut self, block: &[u8]) -> Stored {
         let stored = self.take_block(block);
