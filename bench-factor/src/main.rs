@@ -2,6 +2,7 @@
 
 mod cli;
 #[cfg(target_os = "linux")]
+mod latency;
 mod tools;
 
 use std::{

@@ -43,11 +43,11 @@ use self::{
 /// What `bench-factor tools` was asked for.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// The plan to run.
-    pub(crate) plan: PathBuf,
+    /// The plans to run, one after the other.
+    pub(crate) plans: Vec<PathBuf>,
     /// An emulated path, instead of what the plan names.
     pub(crate) link: Option<String>,
-    /// Where the rows and the summary go; made if missing.
+    /// Where the rows and the summary go, those of several plans in a folder each; made if missing.
     pub(crate) out: PathBuf,
     /// Sources, images and targets go below this folder.
     pub(crate) scratch: PathBuf,
@@ -55,33 +55,57 @@ pub(crate) struct Options {
     pub(crate) ketch: Option<PathBuf>,
 }
 
-/// Runs a plan. Rows go to `rows.csv` as they come, the summary to `summary.txt`; progress and the summary
-/// are written to `out`. Fails at the end if any observation has.
+/// Runs plans. The rows of each go to `rows.csv` as they come, the summary to `summary.txt`; progress and the
+/// summaries are written to `out`. Fails at the end if any observation has.
 pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), ToolsError> {
-    let plan = Plan::read(&options.plan)?;
-    let mut bench = bench(options, &plan)?;
-    bench.place.gain_access()?;
-    let (can, obstacles) = sort_out(conditions(&plan), &bench);
+    let plans: Vec<Plan> = options.plans.iter().map(|path| Plan::read(path)).collect::<Result<_, _>>()?;
+    let mut benches: Vec<Bench> = plans.iter().map(|plan| bench(options, plan)).collect::<Result<_, _>>()?;
+    for bench in &mut benches {
+        bench.place.gain_access()?;
+    }
+    interrupt::hold()?;
+    let mut observations = Vec::new();
+    for (path, (plan, bench)) in options.plans.iter().zip(plans.iter().zip(&benches)) {
+        observations.extend(run_plan(plan, bench, &folder(options, path), out)?);
+    }
+    verdict(&observations)
+}
+
+/// Where the results of a plan go.
+fn folder(options: &Options, plan: &Path) -> PathBuf {
+    match (&options.plans[..], plan.file_stem()) {
+        ([_], _) | (_, None) => options.out.clone(),
+        (_, Some(stem)) => options.out.join(stem),
+    }
+}
+
+fn run_plan(
+    plan: &Plan,
+    bench: &Bench,
+    results: &Path,
+    out: &mut impl io::Write,
+) -> Result<Vec<Observation>, ToolsError> {
+    let (can, obstacles) = sort_out(conditions(plan), bench);
     for obstacle in &obstacles {
         say(out, obstacle)?;
     }
-    fs::create_dir_all(&options.out).map_err(io_error("make the folder", &options.out))?;
-    interrupt::hold()?;
+    fs::create_dir_all(results).map_err(io_error("make the folder", results))?;
     let turns = turns(&can, plan.rounds, plan.seed);
-    let observations = observe_all(&bench, &turns, &options.out.join("rows.csv"), out)?;
+    let observations = observe_all(bench, &turns, &results.join("rows.csv"), out)?;
     let text = summary_text(&observations, &obstacles, plan.reference());
     say(out, &text)?;
-    let path = options.out.join("summary.txt");
+    let path = results.join("summary.txt");
     fs::write(&path, text).map_err(io_error("write", &path))?;
-    verdict(&observations)
+    Ok(observations)
 }
 
 fn bench(options: &Options, plan: &Plan) -> Result<Bench, ToolsError> {
     let bench_factor = env::current_exe().map_err(io_error("find", Path::new("this program")))?;
     let beside = bench_factor.with_file_name("ketch");
     let scratch = &options.scratch;
+    let link = options.link.as_deref().or(plan.link.as_deref());
     Ok(Bench {
-        place: Where::new(options.link.as_deref().or(plan.link.as_deref()))?,
+        place: Where::new(link, plan.tcp_mem.as_deref())?,
         root: rustix::process::getuid().is_root(),
         scratch: scratch.canonicalize().map_err(io_error("find", scratch))?,
         ketch: options.ketch.clone().unwrap_or(beside),
@@ -146,7 +170,8 @@ fn observe_all(
     let mut observations = Vec::new();
     for turn in turns {
         let outcome = bench.observe(&turn.condition)?;
-        let observation = Observation { turn: *turn, place: bench.place.to_string(), outcome };
+        let (place, cold_path) = (bench.place.to_string(), bench.place.cold_path());
+        let observation = Observation { turn: *turn, place, cold_path, outcome };
         observation.write_row(&mut file).map_err(io_error("write to", rows))?;
         say(out, &format!("{}/{} {observation}", observations.len() + 1, turns.len()))?;
         observations.push(observation);
@@ -185,7 +210,7 @@ mod tests {
 
     fn obstacle_of(tool: &str, target: FileSystem, link: Option<&str>, root: bool) -> Option<String> {
         let bench = Bench {
-            place: Where::new(link).unwrap(),
+            place: Where::new(link, None).unwrap(),
             root,
             scratch: PathBuf::new(),
             ketch: "/bin/sh".into(),

@@ -91,6 +91,20 @@ fn a_tool_that_fails_has_its_row_and_fails_the_run() {
 }
 
 #[test]
+fn several_plans_have_a_folder_each_and_one_verdict() {
+    let text = "rounds = 1\nseed = 7\ntargets = ['folder']\ntools = ['ketch-tcp']\n[[work]]\nshape = 'small'\nfiles = 1\n";
+    let (place, plan) = plan(text);
+    let other = place.path().join("other.toml");
+    fs::write(&other, text.replace("files = 1", "files = 2")).unwrap();
+    let run = tools(&plan, &["--plan", other.to_str().unwrap(), "--ketch", "/bin/false"]);
+    assert!(run.errors().contains("2 of 2 observations failed"), "{}", run.errors());
+    for (plan, work) in [("tools", "small-1x4096"), ("other", "small-2x4096")] {
+        let rows = fs::read_to_string(run.results.join(plan).join("rows.csv")).unwrap();
+        assert!(rows.lines().nth(1).is_some_and(|row| row.contains(work)), "{rows}");
+    }
+}
+
+#[test]
 fn what_is_missing_is_listed_and_does_not_fail_the_run() {
     let text = "rounds = 1\nseed = 7\ntargets = ['folder']\ntools = ['ketch-tcp', 'btrfs-send']\n[[work]]\nshape = 'small'\n";
     let (_place, plan) = plan(text);

@@ -450,3 +450,77 @@ async fn a_stream_whose_negotiation_was_cut_fails_and_can_be_used_no_more() {
         let _ = stream.close().await;
     }
 }
+
+/// Two nodes that dialed each other, and the connections that the lesser and the greater PeerId dialed.
+async fn crossed(kind: TransportKind) -> ([(Node, Inbound); 2], Connection, Connection) {
+    let options = NodeOptions {
+        listen: vec![listen_address(kind)],
+        duplicate_grace: Duration::from_millis(100),
+        ..NodeOptions::default()
+    };
+    let node = || Node::start(Keypair::generate_ed25519(), options.clone());
+    let mut nodes = [node().await.unwrap(), node().await.unwrap()];
+    nodes.sort_by_key(|(node, _)| node.peer());
+    let [(lesser, _), (greater, _)] = &nodes;
+    let (kept, other) = tokio::join!(connect(lesser, greater), connect(greater, lesser));
+    (nodes, kept, other)
+}
+
+#[tokio::test]
+async fn two_nodes_that_dial_each_other_at_once_keep_one_connection() {
+    for kind in BOTH {
+        let (nodes, kept, other) = crossed(kind).await;
+        // The side that looks first closes it, and the other one hears of that.
+        let reason = timeout(PATIENCE, other.closed()).await.unwrap();
+        assert!(matches!(reason, CloseReason::Duplicate | CloseReason::Lost(_)), "{reason}");
+        let [_, (_, inbound)] = nodes;
+        echo(inbound);
+        timeout(PATIENCE, round_trip(&kept, vec![1; 1000])).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_second_connection_that_carries_streams_is_kept_until_they_end() {
+    for kind in BOTH {
+        let (_nodes, _kept, other) = crossed(kind).await;
+        let stream = other.open_stream().await.unwrap();
+        // Far more than the grace; only a wrong close ends this early.
+        let closed = timeout(Duration::from_millis(400), other.closed()).await;
+        assert!(closed.is_err(), "{closed:?}");
+        drop(stream);
+        timeout(PATIENCE, other.closed()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_connection_whose_path_has_gone_is_known_to_be_silent() {
+    // given a connection through somebody who passes everything on
+    let (there, _there) = listener(TransportKind::Tcp).await;
+    let far = there.listen_addresses()[0].to_string();
+    let far: u16 = far.strip_prefix("/ip4/127.0.0.1/tcp/").unwrap().parse().unwrap();
+    let between = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let through = tcp_address(between.local_addr().unwrap().port());
+    let (hold, held) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn(async move {
+        let (mut near, _) = between.accept().await.unwrap();
+        let mut far = tokio::net::TcpStream::connect(("127.0.0.1", far)).await.unwrap();
+        tokio::select! {
+            _ended = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+            _held = held => std::future::pending().await,
+        }
+    });
+    let (ping_interval, ping_timeout) = (Duration::from_millis(10), Duration::from_millis(200));
+    let options = NodeOptions { ping_interval, ping_timeout, ..NodeOptions::default() };
+    let (here, _here) = Node::start(Keypair::generate_ed25519(), options).await.unwrap();
+    let connection = here.dial(there.peer(), vec![through]).await.unwrap();
+    assert!(connection.round_trip().await.is_some());
+
+    // when that one passes nothing on any more, and closes nothing
+    hold.send(()).unwrap();
+
+    // then it is noticed, although the connection stands
+    timeout(PATIENCE, connection.silent()).await.unwrap();
+    let closed = connection.closed();
+    pin_mut!(closed);
+    assert!(poll!(closed).is_pending());
+}

@@ -165,12 +165,14 @@ async fn of_two_connections_that_one_dial_makes_one_is_closed() {
 
     let (node, _inbound) = node(vec![]).await;
     let dialing = tokio::spawn(async move { (node.dial(peer, addresses).await.unwrap(), node) });
-    let (mut established, mut closed) = (0, 0);
+    // The one that is late may be given up before its handshake has ended here.
+    let (mut established, mut closed, mut given_up) = (0, 0, 0);
     let settled = async {
-        while (established, closed) != (2, 1) {
+        while (established - closed, closed + given_up) != (1, 1) {
             match stock.select_next_some().await {
                 SwarmEvent::ConnectionEstablished { .. } => established += 1,
                 SwarmEvent::ConnectionClosed { .. } => closed += 1,
+                SwarmEvent::IncomingConnectionError { .. } => given_up += 1,
                 _ => {}
             }
         }

@@ -4,6 +4,7 @@
 //! carry out what is handed back. `docs/wire-format.md` is the normative description of the bytes.
 
 pub mod chunk;
+pub mod controller;
 pub mod delta;
 pub mod difference;
 pub mod hash;

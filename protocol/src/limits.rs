@@ -23,6 +23,9 @@ pub const ATTRIBUTES: usize = 256;
 /// Longest name of a share, in bytes: long enough for any, short enough for a line.
 pub const SHARE_NAME_BYTES: usize = 64;
 
+/// Longest name of a congestion controller, in bytes: `TCP_CA_NAME_MAX` of Linux.
+pub const CONTROLLER_NAME_BYTES: usize = 16;
+
 /// Most lines of rules of a selection: more than the longest `.gitignore` files in use have. With their tags
 /// and lengths (16 KiB) they fit one message.
 pub const RULES: usize = 4_096;
@@ -120,10 +123,14 @@ pub const PIECES_PER_BYTE: u64 = 3;
 /// Largest window of a compressed data stream, as a power of two: 1 MiB, which its reader keeps.
 pub const FRAME_WINDOW_BITS: u32 = 20;
 
+/// Most connections of one session: where measurements of parallel connections stop gaining, and half of what a
+/// node allows one peer, so that a session that is replaced has room.
+pub const CONNECTIONS: u8 = 16;
+
 /// Most data streams of one session on one connection.
 pub const DATA_STREAMS: u32 = 16;
 
-/// Most file streams open at once in the `files` layout: 256 is where yamux was fastest, and the number
+/// Most file streams of a session, on all its connections, in the `files` layout: 256 is where yamux was fastest, and the number
 /// of streams it lets stand unanswered.
 pub const FILE_STREAMS: usize = 256;
 

@@ -182,10 +182,15 @@ pub enum Reason {
     Internal,
     /// More would have to be removed from the target than the limit allows.
     RemovalLimit,
-    /// The source is empty, unreadable or no longer what it was, and what is in the target would be removed.
+    /// The source is empty, and what is in the target would be removed.
     EmptySource,
     /// Another session writes into the same target.
     Busy,
+    /// The source lies on another file system than before, as one does whose disk is not mounted, and what it lacks
+    /// would be removed from the target.
+    OtherSource,
+    /// What was asked for is not there, is no directory or can't be opened.
+    Unavailable,
 }
 
 wire_codes!(Reason {
@@ -201,6 +206,8 @@ wire_codes!(Reason {
     RemovalLimit = 10,
     EmptySource = 11,
     Busy = 12,
+    OtherSource = 13,
+    Unavailable = 14,
 });
 
 impl fmt::Display for Reason {
@@ -218,6 +225,8 @@ impl fmt::Display for Reason {
             Self::RemovalLimit => "more would be removed than the limit allows",
             Self::EmptySource => "the source is empty and the target would be emptied",
             Self::Busy => "another session writes there",
+            Self::OtherSource => "the source lies on another file system than before",
+            Self::Unavailable => "it cannot be opened",
         })
     }
 }
@@ -248,7 +257,7 @@ mod tests {
             assert_eq!(Reason::from_code(reason.code()), Some(reason));
         }
         assert_eq!((Cause::from_code(0), Cause::from_code(11)), (None, None));
-        assert_eq!((Reason::from_code(0), Reason::from_code(13)), (None, None));
+        assert_eq!((Reason::from_code(0), Reason::from_code(15)), (None, None));
     }
 
     #[test]

@@ -3,14 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use ketch_protocol::{
+    controller::Controller,
     difference::{Catalogue, CatalogueBuilder, RangeHash},
-    limits::{BATCH_ENTRIES, DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
+    limits::{self, BATCH_ENTRIES, DETAIL_BYTES, MESSAGE_BYTES, PATH_BYTES, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Compression, Consent, Counts, Durability, Equality, Expand, Frames, Hashes, List,
-        Message, MessageError, Nodes, Offer, Parts, Pieces, Place, Policy, Propose, Refuse, Removal,
-        RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals,
-        Want, encode,
+        Ask, Batch, Claim, Compression, Congestion, Connections, Consent, Counts, DiskId, Durability,
+        Equality, Expand, Frames, Hashes, List, Message, MessageError, Nodes, Offer, Parts, Pieces, Place,
+        Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId,
+        Settled, ShareName, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -147,10 +148,32 @@ fn policy() -> impl Strategy<Value = Policy> {
     )
 }
 
+fn connections() -> impl Strategy<Value = Connections> {
+    (1..=u32::from(limits::CONNECTIONS)).prop_map(|count| count.try_into().unwrap())
+}
+
 fn propose() -> impl Strategy<Value = Propose> {
-    (any::<[u8; 16]>(), place(), selection(), policy()).prop_map(|(session, place, selection, policy)| {
-        Propose { version: VERSION, session: SessionId(session), place, selection, policy }
-    })
+    (any::<[u8; 16]>(), place(), selection(), policy(), connections(), controller()).prop_map(
+        |(session, place, selection, policy, connections, controller)| Propose {
+            version: VERSION,
+            session: SessionId(session),
+            place,
+            selection,
+            policy,
+            connections,
+            controller,
+        },
+    )
+}
+
+fn controller() -> impl Strategy<Value = Option<Controller>> {
+    select(&[None, Some(Controller::Cubic), Some(Controller::Bbr)])
+}
+
+fn congestion() -> impl Strategy<Value = Option<Congestion>> {
+    proptest::option::of(
+        ("[a-z]{0,16}", ".{0,20}").prop_map(|(controller, problem)| Congestion { controller, problem }),
+    )
 }
 
 fn claim() -> impl Strategy<Value = Claim> {
@@ -169,15 +192,28 @@ fn ask() -> impl Strategy<Value = Ask> {
         (Consent::Given, TargetView::Comparable, false),
         (Consent::Given, TargetView::Comparable, true),
     ];
-    (any::<[u8; 16]>(), claim(), select(views.to_vec()), selection()).prop_map(
-        |(session, claim, (consent, target, preview), selection)| Ask {
-            version: VERSION,
-            session: SessionId(session),
+    let spoken_of = (connections(), controller(), congestion(), vec(path(), 0..3));
+    (any::<[u8; 16]>(), claim(), select(views.to_vec()), selection(), spoken_of).prop_map(
+        |(
+            session,
             claim,
-            consent,
-            target,
+            (consent, target, preview),
             selection,
-            preview,
+            (connections, controller, congestion, missed),
+        )| {
+            Ask {
+                version: VERSION,
+                session: SessionId(session),
+                claim,
+                consent,
+                target,
+                selection,
+                preview,
+                connections,
+                controller,
+                congestion,
+                missed,
+            }
         },
     )
 }
@@ -208,6 +244,8 @@ fn propose_what(ask: &Ask) -> Propose {
         place: Place { share: ShareName::parse("photos").unwrap(), path: None },
         selection: Selection::default(),
         policy: Policy { preview: ask.preview, ..Policy::default() },
+        connections: Connections::ONE,
+        controller: None,
     }
 }
 
@@ -252,8 +290,12 @@ fn message() -> impl Strategy<Value = Message> {
     });
     let refuse = (select(Reason::ALL), proptest::option::of(path()), ".{0,20}")
         .prop_map(|(reason, path, detail)| Refuse { reason, path, detail });
-    let offer = proptest::option::of(totals())
-        .prop_map(|estimate| Message::Offer(Offer { version: VERSION, estimate }));
+    let disk = proptest::option::of(any::<[u8; 16]>().prop_map(DiskId));
+    let offer = (proptest::option::of(totals()), connections(), congestion(), disk).prop_map(
+        |(estimate, connections, congestion, disk)| {
+            Message::Offer(Offer { version: VERSION, estimate, connections, congestion, disk })
+        },
+    );
     let want = (few_runs(), few_runs(), vec(parts(), 0..3), few_runs(), pieces(), pieces()).prop_map(
         |(content, digest, parts, delta, lists, pieces)| {
             Message::Want(Want { content, digest, parts, delta, lists, pieces })
@@ -368,6 +410,18 @@ fn a_view_of_the_target_fits_the_rest_of_the_ask() {
     assert_eq!(ask(&[pending, 1, target, 2]), refused, "nobody could be asked in time");
     assert_eq!(ask(&[preview, 1]), refused, "content would come unasked");
     assert!(ask(&[target, 2, preview, 1]).is_ok());
+}
+
+#[test]
+fn a_session_has_no_more_connections_than_there_may_be() {
+    let session = [&[2 << 3 | 2, 16][..], &[1; 16]].concat();
+    let ask = |count| decode(&raw_frame(1, &[&session[..], &[5 << 3, 1, 11 << 3, count]].concat()));
+    let offer = |count| decode(&raw_frame(2, &[4 << 3, count]));
+    let refused = Err(MessageError::Field("number of connections"));
+    assert_eq!((ask(17), offer(17)), (refused.clone(), refused));
+    for count in [0, 1, 16] {
+        assert!(ask(count).is_ok() && offer(count).is_ok(), "{count}");
+    }
 }
 
 #[test]
@@ -510,7 +564,7 @@ proptest! {
         });
         let prelude = [
             Input::Message(Message::Ask(ask)),
-            Input::Admitted { estimate: None },
+            Input::Admitted { estimate: None, connections: Connections::MOST, disk: None },
             Input::Listed { entries: entries.to_vec(), problems: Vec::new() },
         ];
         let mut inputs: Vec<Input> =
@@ -539,11 +593,11 @@ proptest! {
         } else {
             Receiver::new(ask.clone())
         };
-        let offer = Message::Offer(Offer { version: VERSION, estimate: None });
+        let offer = Message::Offer(Offer { version: VERSION, estimate: None, connections: Connections::ONE, congestion: None, disk: None });
         let mut inputs: Vec<Input> =
             [offer].into_iter().chain(messages).rev().map(Input::Message).collect();
         // What answers a proposal is said before the offer is heard.
-        inputs.push(Input::Admitted { target: ask.target });
+        inputs.push(Input::Admitted { target: ask.target, connections: Connections::MOST });
         let (mut ended, mut second) = (false, 0);
         while let Some(input) = inputs.pop() {
             second += 1;

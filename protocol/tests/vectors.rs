@@ -6,16 +6,18 @@ use std::time::Duration;
 use futures::executor::block_on;
 use ketch_protocol::{
     chunk::{Name, Part},
+    controller::Controller,
     delta::Grain,
     difference::RangeHash,
     hash::{ContentHash, Hasher},
-    io::StreamKind,
+    io::{DataForm, JOINED, StreamKind, acknowledge},
     limits::{self, VERSION},
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Compression, Consent, Counts, Durability, Expand, Frames, Hashes, List, Message,
-        Nodes, Offer, Pieces, Place, Policy, Propose, Refuse, Removal, RemovalLimit, Root, Rules, Run,
-        Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want, encode,
+        Ask, Batch, Claim, Compression, Congestion, Connections, Consent, Counts, DiskId, Durability, Expand,
+        Frames, Hashes, List, Message, Nodes, Offer, Pieces, Place, Policy, Propose, Refuse, Removal,
+        RemovalLimit, Root, Rules, Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals,
+        Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -36,6 +38,7 @@ const FROM_SENDER: &str = include_str!("../../fixtures/wire/control-from-sender.
 const DATA: &str = include_str!("../../fixtures/wire/data.hex");
 const DELTA: &str = include_str!("../../fixtures/wire/delta.hex");
 const OTHERS: &str = include_str!("../../fixtures/wire/other-messages.hex");
+const CONNECTIONS: &str = include_str!("../../fixtures/wire/connections.hex");
 const BARE: &str = include_str!("../../fixtures/wire/bare.hex");
 
 /// Bytes of a fixture: pairs of hexadecimal digits; `#` begins a comment.
@@ -73,6 +76,10 @@ fn the_ask() -> Ask {
         target: TargetView::Occupied,
         selection: Selection::default(),
         preview: false,
+        connections: Connections::ONE,
+        controller: None,
+        congestion: None,
+        missed: Vec::new(),
     }
 }
 
@@ -123,7 +130,13 @@ fn said_by_receiver() -> Vec<Message> {
 
 fn said_by_sender() -> Vec<Message> {
     vec![
-        Message::Offer(Offer { version: VERSION, estimate: Some(TOTALS) }),
+        Message::Offer(Offer {
+            version: VERSION,
+            estimate: Some(TOTALS),
+            connections: Connections::ONE,
+            congestion: None,
+            disk: Some(DiskId([0xd0; 16])),
+        }),
         Message::Manifest(Batch { first: EntryId(0), entries: entries(), problems: vec![pipe()] }),
         Message::ManifestEnd(TOTALS),
         Message::Farewell,
@@ -147,7 +160,21 @@ fn others() -> Vec<Message> {
             detail: "could not write".into(),
         }),
         Message::Ask(an_ask_for_a_share()),
+        Message::Offer(Offer {
+            version: VERSION,
+            estimate: None,
+            connections: connections(2),
+            congestion: None,
+            disk: None,
+        }),
         Message::Propose(a_proposal()),
+        Message::Offer(Offer {
+            version: VERSION,
+            estimate: None,
+            connections: Connections::ONE,
+            congestion: Some(no_bbr()),
+            disk: None,
+        }),
         Message::Root(Root {
             hash: RangeHash([0xc0; 16]),
             levels: 1,
@@ -175,6 +202,10 @@ fn photos(below: Option<&str>) -> Place {
     Place { share: ShareName::parse("photos").unwrap(), path: below.map(path) }
 }
 
+fn connections(count: u32) -> Connections {
+    count.try_into().unwrap()
+}
+
 fn an_ask_for_a_share() -> Ask {
     let rules = Rules::new(["*.tmp", "!keep.tmp"].map(|line| line.as_bytes().into()).into()).unwrap();
     Ask {
@@ -188,8 +219,15 @@ fn an_ask_for_a_share() -> Ask {
             ..Selection::default()
         },
         preview: true,
+        connections: connections(4),
+        controller: Some(Controller::Bbr),
+        missed: vec![path("log/b"), path("log/c")],
         ..the_ask()
     }
+}
+
+fn no_bbr() -> Congestion {
+    Congestion { controller: "cubic".into(), problem: "no bbr here".into() }
 }
 
 fn a_proposal() -> Propose {
@@ -205,6 +243,8 @@ fn a_proposal() -> Propose {
             durability: Durability::Session,
             ..Policy::default()
         },
+        connections: Connections::MOST,
+        controller: Some(Controller::Cubic),
     }
 }
 
@@ -223,7 +263,7 @@ fn control_from_receiver() -> Vec<u8> {
 }
 
 fn data() -> Vec<u8> {
-    let mut out = kind(StreamKind::Data(the_ask().session));
+    let mut out = kind(StreamKind::Data(the_ask().session, DataForm::default()));
     segment::put_begin(&mut out, EntryId(1), Span::whole(5));
     segment::put_block_length(&mut out, 5);
     out.extend(b"hello");
@@ -239,7 +279,7 @@ fn data() -> Vec<u8> {
 /// A file of 70,000 bytes that was made from an old version and a piece of 5,000, most of them a hole.
 fn delta() -> Vec<u8> {
     let part = |length, first| Part { length, name: Name(ascending(first)) };
-    let mut out = kind(StreamKind::Data(the_ask().session));
+    let mut out = kind(StreamKind::Data(the_ask().session, DataForm::default()));
     segment::put_recipe(&mut out, EntryId(4), Grain::Groups);
     segment::put_part(&mut out, part(40_000, 0x20));
     segment::put_part(&mut out, part(30_000, 0x40));
@@ -253,6 +293,16 @@ fn delta() -> Vec<u8> {
     segment::put_block_length(&mut out, 4);
     out.extend(b"tail");
     segment::put_end(&mut out, hash(&[&[0; 4_996][..], b"tail"].concat()));
+    out
+}
+
+/// What is said on a connection that joins: by who dialed, by the other side, by the sender and by the receiver.
+fn a_connection() -> Vec<u8> {
+    let session = the_ask().session;
+    let mut out = kind(StreamKind::Join(session));
+    out.push(JOINED);
+    out.extend(kind(StreamKind::Data(session, DataForm { compressed: false, acknowledged: true })));
+    block_on(acknowledge(&mut out, 300)).unwrap();
     out
 }
 
@@ -273,6 +323,7 @@ fn the_fixtures_are_what_the_crate_writes() {
         ("data", DATA, data()),
         ("delta", DELTA, delta()),
         ("other-messages", OTHERS, frames(&others())),
+        ("connections", CONNECTIONS, a_connection()),
         ("bare", BARE, bare_records()),
     ];
     for (name, fixture, built) in fixtures {
@@ -371,7 +422,11 @@ fn a_sender_says_its_side_of_the_example() {
     let [ask, accept, want, settled, done] = said_by_receiver().try_into().expect("five messages");
     let inputs = [
         Input::Message(ask),
-        Input::Admitted { estimate: Some(TOTALS) },
+        Input::Admitted {
+            estimate: Some(TOTALS),
+            connections: Connections::ONE,
+            disk: Some(DiskId([0xd0; 16])),
+        },
         Input::Listed { entries: entries(), problems: vec![pipe()] },
         Input::ListEnded,
         Input::Message(accept),
@@ -444,7 +499,7 @@ fn a_receiver_says_its_side_of_the_example() {
 
 #[test]
 fn the_document_shows_the_fixtures() {
-    for fixture in [FROM_RECEIVER, FROM_SENDER, DATA, DELTA, OTHERS, BARE] {
+    for fixture in [FROM_RECEIVER, FROM_SENDER, DATA, DELTA, OTHERS, CONNECTIONS, BARE] {
         assert!(DOCUMENT.contains(fixture), "docs/wire-format.md lacks this:\n{fixture}");
     }
 }
@@ -470,6 +525,7 @@ fn the_document_names_every_limit_with_its_value() {
         ("ATTRIBUTE_BYTES", limits::ATTRIBUTE_BYTES as u64),
         ("ATTRIBUTES", limits::ATTRIBUTES as u64),
         ("SHARE_NAME_BYTES", limits::SHARE_NAME_BYTES as u64),
+        ("CONTROLLER_NAME_BYTES", limits::CONTROLLER_NAME_BYTES as u64),
         ("RULES", limits::RULES as u64),
         ("RULES_BYTES", limits::RULES_BYTES as u64),
         ("MESSAGE_BYTES", limits::MESSAGE_BYTES as u64),
@@ -495,6 +551,7 @@ fn the_document_names_every_limit_with_its_value() {
         ("RECIPE_GROUPS", limits::RECIPE_GROUPS as u64),
         ("PIECES_PER_BYTE", limits::PIECES_PER_BYTE),
         ("FRAME_WINDOW_BITS", u64::from(limits::FRAME_WINDOW_BITS)),
+        ("CONNECTIONS", u64::from(limits::CONNECTIONS)),
         ("DATA_STREAMS", u64::from(limits::DATA_STREAMS)),
         ("FILE_STREAMS", limits::FILE_STREAMS as u64),
         ("HELLO_TIMEOUT_S", limits::HELLO_TIMEOUT_S),
@@ -564,6 +621,7 @@ fn print_the_fixtures() {
         ("data", data()),
         ("delta", delta()),
         ("other-messages", frames(&others())),
+        ("connections", a_connection()),
         ("bare", bare_records()),
     ] {
         println!("{name} {}", hex(&built));

@@ -44,6 +44,6 @@ pub(super) fn run(arguments: Diverge, out: &mut impl io::Write) -> anyhow::Resul
         Kind::Touch => Divergence::Touch,
         Kind::Chmod => Divergence::Chmod,
     };
-    let summary = divergence.apply(seed, &source, &target)?;
+    let summary = divergence.apply(seed, &source, &target, &[])?;
     Ok(writeln!(out, "{summary}")?)
 }

@@ -54,6 +54,8 @@ pub(crate) struct Adapter {
     pub(crate) sidecars: &'static [&'static str],
     /// Which side the timed commands are.
     pub(crate) timed: Timed,
+    /// How ketch is to move it, where the program is ketch.
+    pub(crate) ketch: Ketch,
     /// What answers them, if anything must.
     pub(crate) server: Option<Serve>,
     /// What is timed, all started at once. The text is what made the server ready.
@@ -133,8 +135,9 @@ pub(crate) enum Ends {
 }
 
 /// What a session is about. Paths are absolute.
-#[derive(Debug)]
 pub(crate) struct Setup {
+    /// The program that does it.
+    pub(crate) adapter: &'static Adapter,
     /// The tree to copy, called [`TREE`]; an image for those that read one.
     pub(crate) source: PathBuf,
     /// The folder to copy it into.
@@ -153,6 +156,21 @@ pub(crate) struct Setup {
     pub(crate) bench_factor: PathBuf,
 }
 
+/// How ketch is told to move a tree.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ketch {
+    pub(crate) transport: &'static str,
+    pub(crate) layout: &'static str,
+    /// Its own choice where there is none.
+    pub(crate) controller: Option<&'static str>,
+    /// As the controller.
+    pub(crate) connections: Option<&'static str>,
+}
+
+const TCP: Ketch = Ketch { transport: "tcp", layout: "bundle", controller: None, connections: None };
+
+const QUIC: Ketch = Ketch { transport: "quic", ..TCP };
+
 /// The most usual row, to be changed where a program differs.
 const PLAIN: Adapter = Adapter {
     name: "",
@@ -167,13 +185,26 @@ const PLAIN: Adapter = Adapter {
     deletes: false,
     sidecars: &[],
     timed: Timed::Receiver,
+    ketch: TCP,
     server: None,
     commands: |_, _| Ok(vec![]),
 };
 
-const KETCH: Adapter = Adapter { needs: &["ketch"], delta: Delta::Files, server: None, ..PLAIN };
+const KETCH: Adapter = Adapter {
+    needs: &["ketch"],
+    delta: Delta::Files,
+    server: Some(ketch::send),
+    commands: ketch::receive,
+    ..PLAIN
+};
 
-const KETCH_SYNC: Adapter = Adapter { delta: Delta::Parts, deletes: true, ..KETCH };
+const KETCH_SYNC: Adapter = Adapter {
+    delta: Delta::Parts,
+    deletes: true,
+    server: Some(ketch::serve),
+    commands: ketch::sync,
+    ..KETCH
+};
 
 const RSYNC: Adapter = Adapter { needs: &["rsync"], delta: Delta::Parts, deletes: true, ..PLAIN };
 
@@ -198,63 +229,22 @@ const FFSYNC: Adapter = Adapter {
 };
 
 static TABLE: &[Adapter] = &[
-    Adapter {
-        name: "ketch-tcp",
-        server: Some(|setup| ketch::send(setup, "tcp", "bundle")),
-        commands: |setup, ticket| ketch::receive(setup, ticket, "none"),
-        ..KETCH
-    },
-    Adapter {
-        name: "ketch-tcp-files",
-        server: Some(|setup| ketch::send(setup, "tcp", "files")),
-        commands: |setup, ticket| ketch::receive(setup, ticket, "none"),
-        ..KETCH
-    },
-    Adapter {
-        name: "ketch-tcp-session",
-        durability: Durability::Session,
-        server: Some(|setup| ketch::send(setup, "tcp", "bundle")),
-        commands: |setup, ticket| ketch::receive(setup, ticket, "session"),
-        ..KETCH
-    },
-    Adapter {
-        name: "ketch-quic",
-        server: Some(|setup| ketch::send(setup, "quic", "bundle")),
-        commands: |setup, ticket| ketch::receive(setup, ticket, "none"),
-        ..KETCH
-    },
-    Adapter {
-        name: "ketch-quic-files",
-        server: Some(|setup| ketch::send(setup, "quic", "files")),
-        commands: |setup, ticket| ketch::receive(setup, ticket, "none"),
-        ..KETCH
-    },
-    Adapter {
-        name: "ketch-quic-session",
-        durability: Durability::Session,
-        server: Some(|setup| ketch::send(setup, "quic", "bundle")),
-        commands: |setup, ticket| ketch::receive(setup, ticket, "session"),
-        ..KETCH
-    },
-    Adapter {
-        name: "ketch-sync-tcp",
-        server: Some(|setup| ketch::serve(setup, "tcp")),
-        commands: |setup, address| ketch::sync(setup, address, &["--durability", "none"]),
-        ..KETCH_SYNC
-    },
-    Adapter {
-        name: "ketch-sync-quic",
-        server: Some(|setup| ketch::serve(setup, "quic")),
-        commands: |setup, address| ketch::sync(setup, address, &["--durability", "none"]),
-        ..KETCH_SYNC
-    },
-    Adapter {
-        name: "ketch-sync-tcp-session",
-        durability: Durability::Session,
-        server: Some(|setup| ketch::serve(setup, "tcp")),
-        commands: |setup, address| ketch::sync(setup, address, &["--durability", "session"]),
-        ..KETCH_SYNC
-    },
+    Adapter { name: "ketch-tcp", ketch: TCP, ..KETCH },
+    Adapter { name: "ketch-tcp-cubic", ketch: Ketch { controller: Some("cubic"), ..TCP }, ..KETCH },
+    Adapter { name: "ketch-tcp-bbr", ketch: Ketch { controller: Some("bbr"), ..TCP }, ..KETCH },
+    Adapter { name: "ketch-tcp-4", ketch: Ketch { connections: Some("4"), ..TCP }, ..KETCH },
+    Adapter { name: "ketch-tcp-8", ketch: Ketch { connections: Some("8"), ..TCP }, ..KETCH },
+    Adapter { name: "ketch-tcp-files", ketch: Ketch { layout: "files", ..TCP }, ..KETCH },
+    Adapter { name: "ketch-tcp-session", ketch: TCP, durability: Durability::Session, ..KETCH },
+    Adapter { name: "ketch-quic", ketch: QUIC, ..KETCH },
+    Adapter { name: "ketch-quic-cubic", ketch: Ketch { controller: Some("cubic"), ..QUIC }, ..KETCH },
+    Adapter { name: "ketch-quic-bbr", ketch: Ketch { controller: Some("bbr"), ..QUIC }, ..KETCH },
+    Adapter { name: "ketch-quic-4", ketch: Ketch { connections: Some("4"), ..QUIC }, ..KETCH },
+    Adapter { name: "ketch-quic-files", ketch: Ketch { layout: "files", ..QUIC }, ..KETCH },
+    Adapter { name: "ketch-quic-session", ketch: QUIC, durability: Durability::Session, ..KETCH },
+    Adapter { name: "ketch-sync-tcp", ketch: TCP, ..KETCH_SYNC },
+    Adapter { name: "ketch-sync-quic", ketch: QUIC, ..KETCH_SYNC },
+    Adapter { name: "ketch-sync-tcp-session", ketch: TCP, durability: Durability::Session, ..KETCH_SYNC },
     Adapter {
         name: "rsync-local",
         encrypted: false,

@@ -8,6 +8,7 @@ use super::{
     process::Usage,
     schedule::{Condition, Turn},
 };
+use crate::latency::ColdPath;
 
 /// What came of one turn.
 #[derive(Debug, Clone)]
@@ -15,6 +16,8 @@ pub(crate) struct Observation {
     pub(crate) turn: Turn,
     /// Where it ran, in a word.
     pub(crate) place: String,
+    /// The path between the ends, as the model sees it.
+    pub(crate) cold_path: Option<ColdPath>,
     pub(crate) outcome: Outcome,
 }
 
@@ -51,7 +54,7 @@ pub(crate) struct Measured {
 }
 
 /// The columns, in order.
-const COLUMNS: &str = "round,position,link,work,scenario,target,tool,encrypted,delta,durability,outcome,prepare_s,wall_s,mb_per_s,files,content_bytes,least_bytes,wire_bytes,sender_cpu_s,receiver_cpu_s,sender_peak_kib,receiver_peak_kib,reason";
+const COLUMNS: &str = "round,position,link,work,scenario,target,tool,encrypted,delta,durability,outcome,prepare_s,wall_s,mb_per_s,files,content_bytes,least_bytes,wire_bytes,sender_cpu_s,receiver_cpu_s,sender_peak_kib,receiver_peak_kib,ideal_s,reason";
 
 /// Writes the line of column names.
 pub(crate) fn write_columns(out: &mut impl io::Write) -> io::Result<()> {
@@ -68,7 +71,7 @@ impl Observation {
         write!(out, "{},{delta},{durability},{},", yes_or_no(*encrypted), self.outcome)?;
         match &self.outcome {
             Outcome::Verified(measured) | Outcome::Differs(measured) => self.write_measured(measured, out),
-            Outcome::Failed(reason) => writeln!(out, ",,,,,,,,,,,{}", quoted(reason)),
+            Outcome::Failed(reason) => writeln!(out, ",,,,,,,,,,,,{}", quoted(reason)),
         }
     }
 
@@ -87,7 +90,26 @@ impl Observation {
         let cpu = |end: Option<Usage>| end.map(|usage| format!("{:.3}", usage.cpu_s)).unwrap_or_default();
         let peak = |end: Option<Usage>| end.map(|usage| usage.peak_kib.to_string()).unwrap_or_default();
         write!(out, "{prepare_s:.3},{wall_s:.3},{rate},{files},{content_bytes},{least_bytes},{wire_bytes},")?;
-        writeln!(out, "{},{},{},{},", cpu(sender), cpu(receiver), peak(sender), peak(receiver))
+        write!(out, "{},{},{},{},", cpu(sender), cpu(receiver), peak(sender), peak(receiver))?;
+        writeln!(
+            out,
+            "{},",
+            self.ideal_s(measured).map(|ideal_s| format!("{ideal_s:.3}")).unwrap_or_default()
+        )
+    }
+
+    /// How long a perfect program takes over the same path, where all content is copied.
+    pub(crate) fn ideal_s(&self, measured: &Measured) -> Option<f64> {
+        let is_fresh = self.turn.condition.scenario == Scenario::Fresh;
+        self.cold_path.filter(|_| is_fresh).map(|path| path.ideal_s(measured.content_bytes))
+    }
+
+    /// Processor seconds of both ends for each decimal gigabyte of content, where all content is copied.
+    pub(crate) fn cpu_s_per_gb(&self, measured: &Measured) -> Option<f64> {
+        let (sender, receiver) = self.ends(measured);
+        let cpu_s: f64 = sender.iter().chain(&receiver).map(|usage| usage.cpu_s).sum();
+        let is_fresh = self.turn.condition.scenario == Scenario::Fresh;
+        is_fresh.then(|| cpu_s / (measured.content_bytes as f64 / 1e9))
     }
 
     /// Decimal megabytes of content a second of the timed commands, where all content is copied.
@@ -144,6 +166,8 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::tools::{adapter::Tool, plan::Work, target::FileSystem};
 
@@ -151,7 +175,8 @@ pub(crate) mod tests {
         let tool = Tool::try_from(tool.to_owned()).unwrap();
         let work = Work::Small { files: 2, bytes: 500_000 };
         let condition = Condition { work, scenario, target: FileSystem::Tmpfs, tool };
-        Observation { turn: Turn { round: 1, position: 2, condition }, place: "loopback".into(), outcome }
+        let turn = Turn { round: 1, position: 2, condition };
+        Observation { turn, place: "loopback".into(), cold_path: None, outcome }
     }
 
     pub(crate) fn measured(wall_s: f64) -> Measured {
@@ -178,14 +203,26 @@ pub(crate) mod tests {
         let row = row(&observation("tar-ssh", Scenario::Fresh, Outcome::Verified(measured(0.5))));
         assert_eq!(
             row,
-            "1,2,loopback,small-2x500000,fresh,tmpfs,tar-ssh,yes,none,none,verified,0.250,0.500,2.0,2,1000000,900000,1100000,0.125,0.500,2048,1024,\n"
+            "1,2,loopback,small-2x500000,fresh,tmpfs,tar-ssh,yes,none,none,verified,0.250,0.500,2.0,2,1000000,900000,1100000,0.125,0.500,2048,1024,,\n"
         );
     }
 
     #[test]
     fn the_ends_change_sides_with_a_tool_whose_sender_is_timed() {
         let row = row(&observation("ffsync", Scenario::Fresh, Outcome::Verified(measured(0.5))));
-        assert!(row.ends_with(",0.500,0.125,1024,2048,\n"), "{row}");
+        assert!(row.ends_with(",0.500,0.125,1024,2048,,\n"), "{row}");
+    }
+
+    #[test]
+    fn over_a_path_the_perfect_time_stands_beside() {
+        let path = ColdPath { bits_per_second: 8_000_000, round_trip: Duration::ZERO };
+        let outcome = Outcome::Verified(measured(2.0));
+        let over_path = |scenario| {
+            let observation = observation("tar-ssh", scenario, outcome.clone());
+            row(&Observation { cold_path: Some(path), ..observation })
+        };
+        assert!(over_path(Scenario::Fresh).ends_with(",1.037,\n"), "a megabyte a second, and headers");
+        assert!(over_path(Scenario::Unchanged).ends_with(",,\n"));
     }
 
     #[test]

@@ -7,11 +7,18 @@ use std::{
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command},
+    time::Duration,
 };
 
-use ketch_lab::{Lab, Running, Side, profile::Profile, report::Report};
+use ketch_lab::{
+    Options, Running, Side,
+    profile::Profile,
+    report::Report,
+    units::{Queue, Rate, TcpMemory, UnitError, parse_ns},
+};
 
 use super::error::{ToolsError, io_error};
+use crate::latency::ColdPath;
 
 /// Where a tool's server runs; the commands that are timed run on the other side.
 pub(crate) const SERVER: Side = Side::A;
@@ -22,7 +29,15 @@ pub(crate) enum Where {
     /// Both ends on this host, joined by `lo`.
     Loopback(Keeping),
     /// Each end on a host of its own, joined by a path with this profile.
-    Link(String, Box<Profile>),
+    Link(Box<Link>),
+}
+
+/// An emulated path, and what it is called in rows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Link {
+    name: String,
+    profile: Profile,
+    tcp_memory: TcpMemory,
 }
 
 /// What becomes of processes and mounts on this host when this program is killed.
@@ -53,16 +68,36 @@ pub(crate) enum Held {
 }
 
 impl Where {
-    /// Where a plan that names `link`, or does not, runs.
-    pub(crate) fn new(link: Option<&str>) -> Result<Self, ToolsError> {
+    /// Where a plan that names `link`, or does not, runs: a profile, or `RATE@RTT` for a path with nothing out of the
+    /// ordinary. `tcp_memory` is the limit of the TCP buffers of both its hosts.
+    pub(crate) fn new(link: Option<&str>, tcp_memory: Option<&str>) -> Result<Self, ToolsError> {
         let Some(name) = link else { return Ok(Self::Loopback(Keeping::Loose)) };
-        Ok(Self::Link(name.to_owned(), Box::new(Profile::named(name)?)))
+        let profile = match name.split_once('@') {
+            Some((rate, round_trip)) => even(rate, round_trip).map_err(unreadable)?,
+            None => Profile::named(name)?,
+        };
+        let (name, tcp_memory) = match tcp_memory {
+            Some(size) => (format!("{name} tcp-mem {size}"), size.parse().map_err(unreadable)?),
+            None => (name.to_owned(), TcpMemory::default()),
+        };
+        Ok(Self::Link(Box::new(Link { name, profile, tcp_memory })))
+    }
+
+    /// How the model sees the path to the timed commands.
+    pub(crate) fn cold_path(&self) -> Option<ColdPath> {
+        match self {
+            Self::Loopback(_) => None,
+            Self::Link(link) => Some(ColdPath {
+                bits_per_second: link.profile.a_to_b.rate.bits_per_second(),
+                round_trip: Duration::from_nanos(link.profile.rtt_ns()),
+            }),
+        }
     }
 
     /// Makes this process, while it has one thread, what it has to be to join ends here, and the owner of what it
     /// mounts and starts where it may.
     pub(crate) fn gain_access(&mut self) -> Result<(), ToolsError> {
-        if let Self::Link(..) = self {
+        if let Self::Link(_) = self {
             ketch_lab::gain_access()?;
         }
         let owned = ketch_lab::own_mounts().is_ok();
@@ -76,7 +111,7 @@ impl Where {
     pub(crate) fn keeps_user(&self) -> bool {
         match self {
             Self::Loopback(_) => true,
-            Self::Link(..) => false,
+            Self::Link(_) => false,
         }
     }
 
@@ -84,7 +119,7 @@ impl Where {
     pub(crate) fn shares_mounts(&self) -> bool {
         match self {
             Self::Loopback(_) => true,
-            Self::Link(..) => false,
+            Self::Link(_) => false,
         }
     }
 
@@ -92,7 +127,10 @@ impl Where {
     pub(crate) fn join(&self) -> Result<Route, ToolsError> {
         match self {
             Self::Loopback(keeping) => Ok(Route::Loopback(*keeping, sent_bytes("lo")?)),
-            Self::Link(_, profile) => Ok(Route::Link(Box::new(Lab::path(Profile::clone(profile))?))),
+            Self::Link(link) => {
+                let options = Options { tcp_memory: link.tcp_memory, ..Options::default() };
+                Ok(Route::Link(Box::new(ketch_lab::Path::new(link.profile.clone(), options)?)))
+            }
         }
     }
 }
@@ -151,9 +189,18 @@ impl fmt::Display for Where {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Loopback(_) => "loopback",
-            Self::Link(name, _) => name,
+            Self::Link(link) => &link.name,
         })
     }
+}
+
+fn even(rate: &str, round_trip: &str) -> Result<Profile, UnitError> {
+    let (rate, round_trip_ns): (Rate, _) = (rate.parse()?, parse_ns(round_trip)?);
+    Ok(Profile::even(rate, round_trip_ns, Queue::Bdp(1.0)))
+}
+
+fn unreadable(error: UnitError) -> ToolsError {
+    ToolsError::Asked { asked: "a link that cannot be".into(), reason: error.to_string() }
 }
 
 fn wire_bytes(report: &Report) -> Result<u64, ToolsError> {
@@ -189,8 +236,24 @@ mod tests {
 
     #[test]
     fn a_link_that_no_profile_names_is_refused() {
-        assert_eq!(Where::new(None).unwrap(), Where::Loopback(Keeping::Loose));
-        assert_eq!(Where::new(Some("lan")).unwrap().to_string(), "lan");
-        assert!(Where::new(Some("moon")).unwrap_err().to_string().contains("moon"));
+        assert_eq!(Where::new(None, None).unwrap(), Where::Loopback(Keeping::Loose));
+        assert_eq!(Where::new(Some("lan"), None).unwrap().to_string(), "lan");
+        for (link, memory, named) in [
+            ("moon", None, "moon"),
+            ("fast@1s", None, "fast"),
+            ("1mbit@soon", None, "soon"),
+            ("lan", Some("64X"), "64X"),
+        ] {
+            let error = Where::new(Some(link), memory).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_link_may_be_made_of_a_rate_and_a_round_trip() {
+        let place = Where::new(Some("100mbit@262ms"), Some("64M")).unwrap();
+        assert_eq!(place.to_string(), "100mbit@262ms tcp-mem 64M");
+        let expected = ColdPath { bits_per_second: 100_000_000, round_trip: Duration::from_millis(262) };
+        assert_eq!(place.cold_path(), Some(expected));
     }
 }

@@ -75,11 +75,11 @@ impl Bench {
             tempfile::tempdir_in(&self.scratch).map_err(io_error("make a folder in", &self.scratch))?;
         let source = Source::make(adapter.source, work, self.seed, scratch.path())?;
         let target = target.make(scratch.path(), "target")?;
-        let mut setup = self.setup(&source, target.root(), scratch.path())?;
+        let mut setup = self.setup(adapter, &source, target.root(), scratch.path())?;
         let mut least_bytes = source.summary.bytes;
         if scenario.has_copy() {
             self.run(adapter, &mut setup)?;
-            least_bytes = self.diverge(scenario, &setup)?;
+            least_bytes = self.diverge(scenario, &setup, adapter)?;
             setup.again = true;
         }
         let timing = self.run(adapter, &mut setup)?;
@@ -90,17 +90,27 @@ impl Bench {
         Ok(if is_copy { Outcome::Verified(measured) } else { Outcome::Differs(measured) })
     }
 
-    /// Makes the source and its copy differ as `scenario` says; returns the bytes that have to travel then.
-    fn diverge(&self, scenario: Scenario, setup: &Setup) -> Result<u64, ToolsError> {
-        let apply = |divergence: Divergence| divergence.apply(self.seed, &setup.source, &setup.copy());
+    /// Makes the source and its copy differ as `scenario` says, whatever the tool left in them; returns the bytes
+    /// that have to travel then.
+    fn diverge(&self, scenario: Scenario, setup: &Setup, adapter: &Adapter) -> Result<u64, ToolsError> {
+        let sidecars = patterns(&[adapter.sidecars]);
+        let apply =
+            |divergence: Divergence| divergence.apply(self.seed, &setup.source, &setup.copy(), &sidecars);
         let summary = scenario.divergence().map(apply).transpose()?;
         Ok(summary.map_or(0, |summary| summary.least_bytes()))
     }
 
-    fn setup(&self, source: &Source, target: &Path, scratch: &Path) -> Result<Setup, ToolsError> {
+    fn setup(
+        &self,
+        adapter: &'static Adapter,
+        source: &Source,
+        target: &Path,
+        scratch: &Path,
+    ) -> Result<Setup, ToolsError> {
         let own = scratch.join("own");
         fs::create_dir(&own).map_err(io_error("make the folder", &own))?;
         Ok(Setup {
+            adapter,
             source: source.given.clone(),
             target: target.to_owned(),
             scratch: own,
@@ -165,12 +175,13 @@ fn measured(source: &Source, least_bytes: u64, timing: Timing) -> Measured {
 /// Whether the files of two trees are equal, what the tool is known to leave aside.
 fn is_copy(tree: &Path, copy: &Path, adapter: &Adapter) -> Result<bool, ToolsError> {
     let kept: &[&str] = if adapter.deletes { &[] } else { &[TARGET_ONLY] };
-    let ignore = |globs: &[&[&str]]| {
-        globs.concat().iter().map(|glob| Pattern::new(glob.as_bytes().to_vec())).collect::<Vec<_>>()
-    };
-    let expected = digest(tree, &digest::Options { full: false, ignore: ignore(&[adapter.sidecars]) })?;
-    let found = digest(copy, &digest::Options { full: false, ignore: ignore(&[adapter.sidecars, kept]) })?;
+    let expected = digest(tree, &digest::Options { full: false, ignore: patterns(&[adapter.sidecars]) })?;
+    let found = digest(copy, &digest::Options { full: false, ignore: patterns(&[adapter.sidecars, kept]) })?;
     Ok(expected.hex == found.hex)
+}
+
+fn patterns(globs: &[&[&str]]) -> Vec<Pattern> {
+    globs.concat().into_iter().map(Pattern::new).collect()
 }
 
 /// A TCP port on which nobody listens. Somebody else may take it before it is used; the session then fails.

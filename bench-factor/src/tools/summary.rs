@@ -44,15 +44,17 @@ fn write_table(observations: &[&Observation], reference: Tool, out: &mut impl io
     writeln!(out, "\n{work}, {scenario}, to {target}, over {}", observations[0].place)?;
     writeln!(
         out,
-        "{:<18} {:>5} {:>8} {:>17} {:>8} {:>6} {:>6} {:>7} {:>11} {:>9} {:<9} {:<6} {:<7}",
+        "{:<18} {:>5} {:>8} {:>17} {:>8} {:>6} {:>6} {:>6} {:>7} {:>6} {:>11} {:>9} {:<9} {:<6} {:<7}",
         "tool",
         "n",
         "wall s",
         "min-max",
         "MB/s",
         "ratio",
+        "ideal",
         "prep s",
         "CPU s",
+        "CPU/GB",
         "peak MiB",
         "wire MB",
         "encrypted",
@@ -106,6 +108,11 @@ impl Line<'_> {
         }
     }
 
+    /// The time of a perfect program, divided by the measured one.
+    fn ideal(&self) -> Option<f64> {
+        self.median(|observation, measured| Some(observation.ideal_s(measured)? / measured.wall_s))
+    }
+
     /// Of both ends together.
     fn cpu_s(&self) -> Option<f64> {
         self.median(|observation, measured| {
@@ -127,14 +134,16 @@ fn write_line(line: &Line<'_>, reference_s: Option<f64>, out: &mut impl io::Writ
     let Adapter { name, encrypted, delta, durability, .. } = line.tool.adapter();
     writeln!(
         out,
-        "{name:<18} {:>5} {:>8} {:>17} {:>8} {:>6} {:>6} {:>7} {:>11} {:>9} {:<9} {delta:<6} {durability}",
+        "{name:<18} {:>5} {:>8} {:>17} {:>8} {:>6} {:>6} {:>6} {:>7} {:>6} {:>11} {:>9} {:<9} {delta:<6} {durability}",
         line.count(),
         shown(line.wall_s, 3),
         line.range(),
         shown(line.median(Observation::mb_per_s), 1),
         shown(line.wall_s.zip(reference_s).map(|(wall_s, reference_s)| wall_s / reference_s), 2),
+        shown(line.ideal(), 2),
         shown(line.median(|_, measured| Some(measured.prepare_s)), 2),
         shown(line.cpu_s(), 2),
+        shown(line.median(Observation::cpu_s_per_gb), 2),
         line.peaks(),
         shown(line.median(|_, measured| Some(measured.wire_bytes as f64 / 1e6)), 1),
         if *encrypted { "yes" } else { "no" },

@@ -8,12 +8,15 @@ use clap::{
     Args, Parser, Subcommand, ValueEnum, builder::OsStringValueParser, builder::TypedValueParser as _,
 };
 use ketch::{
-    swarm::{Multiaddr, PeerId, TransportKind},
-    transfer::Layout,
+    swarm::{ChannelSettings, Controller, Multiaddr, PeerId, TransportKind},
+    transfer::{ConnectionWish, Layout},
     tree::Durability,
     trust::{PeerName, PeerReference, Rights, lifetime::Lifetime},
 };
-use ketch_protocol::{message::ShareName, path::escape};
+use ketch_protocol::{
+    message::{Connections, ConnectionsError, ShareName},
+    path::escape,
+};
 
 pub(crate) use sync::{CompressionName, RuleOption, RuleOptions, Sync};
 
@@ -38,7 +41,7 @@ Exit codes, the same on both ends:
   2    the command line makes no sense
   3    the peer cannot be reached, or refused
   4    partial: some entries could not be read or written; each is named
-  5    stopped by a guard: no space, a target that cannot be written, too much to remove
+  5    stopped by a guard: nothing there, no space, not to be written, too much to remove
   130  interrupted";
 
 #[derive(Debug, Subcommand)]
@@ -89,6 +92,10 @@ pub(crate) struct Send {
     #[arg(long, value_enum, default_value_t = LayoutName::Bundle)]
     pub(crate) layout: LayoutName,
 
+    /// The most connections that one receiver may have, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = Connections::MOST)]
+    pub(crate) connections: Connections,
+
     /// How many receivers may fetch it [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) uses: Option<u32>,
@@ -100,6 +107,10 @@ pub(crate) struct Send {
     /// How long the offer stands: 90s, 15m, 1h, 7d or never [default: 24h]
     #[arg(long, value_name = "TIME")]
     pub(crate) expires: Option<Lifetime>,
+
+    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
+    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
+    pub(crate) controller: ControllerName,
 
     /// Print events as one JSON object a line
     #[arg(long)]
@@ -120,6 +131,10 @@ pub(crate) struct Receive {
     #[arg(long, value_name = "quic|tcp")]
     pub(crate) transport: Option<TransportKind>,
 
+    /// How many connections carry content, 1 to 16 or auto: 4 over TCP where a round trip takes 20 ms or more, else 1
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = connection_wish)]
+    pub(crate) connections: ConnectionWish,
+
     /// Replace files that exist and differ; without it they are kept and named
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -131,6 +146,10 @@ pub(crate) struct Receive {
     /// Do not ask before storing
     #[arg(long, short)]
     pub(crate) yes: bool,
+
+    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
+    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
+    pub(crate) controller: ControllerName,
 
     /// Print events as one JSON object a line
     #[arg(long)]
@@ -155,6 +174,13 @@ pub(crate) struct Serve {
     /// Listen here instead of on every interface; may be given several times
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<Multiaddr>,
+
+    /// The most connections that one session may have, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = Connections::MOST)]
+    pub(crate) connections: Connections,
+    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
+    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
+    pub(crate) controller: ControllerName,
 
     /// Print events as one JSON object a line
     #[arg(long)]
@@ -220,6 +246,17 @@ pub(crate) enum PeersAction {
         #[arg(value_name = "NAME")]
         name: PeerName,
     },
+}
+
+/// `auto`, or how many.
+fn connection_wish(text: &str) -> Result<ConnectionWish, String> {
+    if text == "auto" {
+        return Ok(ConnectionWish::Auto);
+    }
+    let shown = |_: ConnectionsError| {
+        format!("\"{}\" is no number from 1 to {}, nor \"auto\"", escape(text.as_bytes()), Connections::MOST)
+    };
+    text.parse().map(ConnectionWish::Exactly).map_err(shown)
 }
 
 fn share(argument: OsString) -> Result<(ShareName, PathBuf), String> {
@@ -309,6 +346,28 @@ impl From<DurabilityName> for Durability {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ControllerName {
+    /// The one that the system uses
+    Auto,
+    /// Slows down when something is lost
+    Cubic,
+    /// Goes by the rate that it measures
+    Bbr,
+}
+
+impl ControllerName {
+    /// What connections are asked for.
+    pub(crate) fn settings(self) -> ChannelSettings {
+        let controller = match self {
+            Self::Auto => None,
+            Self::Cubic => Some(Controller::Cubic),
+            Self::Bbr => Some(Controller::Bbr),
+        };
+        ChannelSettings { controller, ..ChannelSettings::default() }
+    }
+}
+
 fn peer_id(text: &str) -> Result<PeerId, String> {
     let no_peer = |error| {
         let text = escape(text.as_bytes());
@@ -333,6 +392,15 @@ mod tests {
         for line in [["ketch", "--state", "/s", "id"], ["ketch", "id", "--state", "/s"]] {
             let arguments = Arguments::try_parse_from(line).unwrap();
             assert_eq!(arguments.state, Some(PathBuf::from("/s")));
+        }
+    }
+
+    #[test]
+    fn connections_are_a_number_or_left_to_the_path() {
+        let four = ConnectionWish::Exactly(4.try_into().unwrap());
+        assert_eq!((connection_wish("auto"), connection_wish("4")), (Ok(ConnectionWish::Auto), Ok(four)));
+        for text in ["0", "17", "many", "", "\u{1b}"] {
+            assert!(!connection_wish(text).unwrap_err().contains('\u{1b}'), "{text}");
         }
     }
 

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use ketch::{
-    swarm::{DialError, NodeError},
-    transfer::{ConnectError, OfferError, ReceiveError, SyncError},
-    tree::{TargetError, UndoError},
+    swarm::{ControllerError, DialError, NodeError},
+    transfer::{ConnectError, DialedError, OfferError, ReceiveError, SyncError},
+    tree::{TargetError, UndoError, Unfinished},
 };
 use ketch_protocol::{
     message::Counts,
@@ -53,16 +53,22 @@ impl Exit {
         match error {
             SessionError::Stopped(Stop { reason, .. }) => match reason {
                 Reason::Interrupted => Self::Interrupted,
-                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => {
-                    Self::Guard
-                }
+                Reason::NoSpace
+                | Reason::ReadOnly
+                | Reason::RemovalLimit
+                | Reason::EmptySource
+                | Reason::OtherSource
+                | Reason::Unavailable => Self::Guard,
                 Reason::NotAdmitted | Reason::Declined | Reason::Busy => Self::Unreachable,
                 Reason::Version | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
             },
             SessionError::Refused(Stop { reason, .. }) => match reason {
-                Reason::NoSpace | Reason::ReadOnly | Reason::RemovalLimit | Reason::EmptySource => {
-                    Self::Guard
-                }
+                Reason::NoSpace
+                | Reason::ReadOnly
+                | Reason::RemovalLimit
+                | Reason::EmptySource
+                | Reason::OtherSource
+                | Reason::Unavailable => Self::Guard,
                 Reason::NotAdmitted | Reason::Declined | Reason::Version | Reason::Busy => Self::Unreachable,
                 Reason::Interrupted | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
             },
@@ -89,8 +95,8 @@ impl Exit {
         if let Some(UndoError::Target(error)) = error.downcast_ref::<UndoError>() {
             return Self::of_target(error);
         }
-        if error.is::<DialError>() {
-            return Self::Unreachable;
+        if let Some(error) = error.downcast_ref::<DialError>() {
+            return Self::of_dial(error);
         }
         if error.is::<Usage>() {
             return Self::Usage;
@@ -100,25 +106,46 @@ impl Exit {
 
     fn of_receive(error: &ReceiveError) -> Self {
         match error {
-            ReceiveError::LookAtTarget(_) | ReceiveError::Random(_) => Self::Failed,
+            ReceiveError::LookAtTarget(_) => Self::Failed,
             ReceiveError::Target(error) => Self::of_target(error),
-            ReceiveError::NoAddress { .. } | ReceiveError::Connect(_) => Self::Unreachable,
-            ReceiveError::Session { error, .. } => Self::of_session(error),
-            ReceiveError::Interrupted => Self::Interrupted,
+            ReceiveError::NoAddress { .. } => Self::Unreachable,
+            ReceiveError::Dialed(error) => Self::of_dialed(error),
         }
     }
 
     fn of_sync(error: &SyncError) -> Self {
         match error {
-            SyncError::Source { .. }
-            | SyncError::Tree(_)
-            | SyncError::LookAtTarget(_)
-            | SyncError::Random(_) => Self::Failed,
-            SyncError::OtherSource { .. } => Self::Guard,
+            SyncError::Tree(_) | SyncError::LookAtTarget(_) => Self::Failed,
+            SyncError::Source { .. } | SyncError::OtherSource { .. } => Self::Guard,
             SyncError::Target(error) => Self::of_target(error),
-            SyncError::Connect(_) => Self::Unreachable,
-            SyncError::Session { error, .. } => Self::of_session(error),
-            SyncError::Interrupted => Self::Interrupted,
+            SyncError::Dialed(error) => Self::of_dialed(error),
+        }
+    }
+
+    fn of_dialed(error: &DialedError) -> Self {
+        match error {
+            DialedError::Connect(error) => Self::of_connect(error),
+            DialedError::Session { error, .. } => Self::of_session(error),
+            DialedError::Interrupted => Self::Interrupted,
+            DialedError::Random(_) => Self::Failed,
+        }
+    }
+
+    fn of_connect(error: &ConnectError) -> Self {
+        match error {
+            ConnectError::Dial(error) => Self::of_dial(error),
+            ConnectError::Stream(_) | ConnectError::Control(_) | ConnectError::Silent { .. } => {
+                Self::Unreachable
+            }
+        }
+    }
+
+    fn of_dial(error: &DialError) -> Self {
+        match error {
+            DialError::Controller(_) => Self::Failed,
+            DialError::NoAddress(_) | DialError::ManyAddresses { .. } | DialError::Unreachable { .. } => {
+                Self::Unreachable
+            }
         }
     }
 
@@ -161,48 +188,72 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
             NodeError::Listen { .. } => {
                 Some("--listen ADDR names another address, for instance /ip4/0.0.0.0/tcp/0")
             }
+            NodeError::Controller(error) => controller_hint(error),
             NodeError::Identity(_) => None,
         };
+    }
+    if let Some(DialError::Controller(error)) = error.downcast_ref::<DialError>() {
+        return controller_hint(error);
     }
     if let Some(error) = error.downcast_ref::<SyncError>() {
         return sync_hint(error);
     }
     match error.downcast_ref::<ReceiveError>()? {
         ReceiveError::NoAddress { .. } => Some("leave --transport out to use whatever the ticket has"),
-        ReceiveError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => {
-            Some("`ketch send` must still be running, and its port reachable from here")
-        }
-        ReceiveError::Session { error, .. } => session_hint(
+        ReceiveError::Dialed(error) => dialed_hint(
             error,
+            "`ketch send` must still be running, and its port reachable from here",
             "the ticket is spent, expired or for someone else; `ketch send` makes a new one",
         ),
-        ReceiveError::Target(_)
-        | ReceiveError::LookAtTarget(_)
-        | ReceiveError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))
-        | ReceiveError::Interrupted
-        | ReceiveError::Random(_) => None,
+        ReceiveError::Target(_) | ReceiveError::LookAtTarget(_) => None,
     }
+}
+
+const OTHER_SOURCE: &str =
+    "mount what belongs there, or --force-empty if the source is meant to lie on another file system";
+
+/// What is kept of large files that are not whole, where a session ended early.
+pub(crate) fn unfinished(error: &anyhow::Error) -> Option<&Unfinished> {
+    let sync = error.downcast_ref::<SyncError>();
+    let receive = error.downcast_ref::<ReceiveError>();
+    match (sync, receive) {
+        (Some(SyncError::Dialed(DialedError::Session { unfinished, .. })), _)
+        | (_, Some(ReceiveError::Dialed(DialedError::Session { unfinished, .. }))) => Some(unfinished),
+        (Some(_) | None, Some(_) | None) => None,
+    }
+}
+
+fn controller_hint(error: &ControllerError) -> Option<&'static str> {
+    error.remedy().or(Some("--controller auto leaves the system's"))
 }
 
 fn sync_hint(error: &SyncError) -> Option<&'static str> {
     match error {
-        SyncError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => {
-            Some("`ketch serve` must be running there, and its port reachable from here")
-        }
-        SyncError::Session { error, .. } => session_hint(
+        SyncError::Dialed(error) => dialed_hint(
             error,
+            "`ketch serve` must be running there, and its port reachable from here",
             "there is no such share, or no such right on it: the other side gives one by `ketch serve --allow PEER=NAME:RIGHT`, and PEER is what `ketch id` prints here",
         ),
-        SyncError::OtherSource { .. } => {
-            Some("mount what belongs there, or --force-empty if the source is meant to be another one")
+        SyncError::OtherSource { .. } => Some(OTHER_SOURCE),
+        SyncError::Source { .. } | SyncError::Tree(_) | SyncError::Target(_) | SyncError::LookAtTarget(_) => {
+            None
         }
-        SyncError::Source { .. }
-        | SyncError::Tree(_)
-        | SyncError::Target(_)
-        | SyncError::LookAtTarget(_)
-        | SyncError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))
-        | SyncError::Interrupted
-        | SyncError::Random(_) => None,
+    }
+}
+
+/// What helps where the peer was not reached, did not admit this one, or anything else came between.
+fn dialed_hint(
+    error: &DialedError,
+    unreachable: &'static str,
+    not_admitted: &'static str,
+) -> Option<&'static str> {
+    match error {
+        DialedError::Connect(ConnectError::Dial(DialError::Controller(error))) => controller_hint(error),
+        DialedError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => Some(unreachable),
+        DialedError::Session { error, .. } => session_hint(error, not_admitted),
+        DialedError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))
+        | DialedError::Interrupted
+        | DialedError::Random(_) => None,
     }
 }
 
@@ -216,6 +267,7 @@ fn session_hint(error: &SessionError, not_admitted: &'static str) -> Option<&'st
             Some("--dry-run shows what would be removed, --max-delete allows more of it")
         }
         Some(Reason::EmptySource) => Some("--force-empty if the source is meant to be empty"),
+        Some(Reason::OtherSource) => Some(OTHER_SOURCE),
         Some(Reason::Busy) => Some("run the same command again when the other session has ended"),
         Some(
             Reason::Version
@@ -223,6 +275,7 @@ fn session_hint(error: &SessionError, not_admitted: &'static str) -> Option<&'st
             | Reason::Declined
             | Reason::Interrupted
             | Reason::ReadOnly
+            | Reason::Unavailable
             | Reason::Timeout
             | Reason::Internal,
         ) => None,

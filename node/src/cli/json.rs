@@ -1,11 +1,12 @@
 //! Events as NDJSON: one object a line, each with an `event`. `docs/events.md` is the schema.
 
 use ketch::{
-    transfer::{Direction, Event, Progress, Report},
+    swarm::{BufferSize, Controller, Effective, PathStatistics},
+    transfer::{ChannelReport, ConnectionCounts, Direction, Event, Progress, Report},
     tree::{Undone, Unfinished},
 };
 use ketch_protocol::{
-    message::{Counts, Totals},
+    message::{Congestion, Counts, Totals},
     path::{EntryPath, escape},
     problem::Problem,
 };
@@ -20,11 +21,13 @@ pub(super) fn event(event: &Event) -> Option<Value> {
             "peer_id": route.peer.to_string(),
             "transport": route.transport.to_string(),
             "address": route.address.to_string(),
+            "controller": controller(route.asked, route.effective.as_ref()),
+            "buffers": route.effective.as_ref().map(buffers),
         }),
         Event::TurnedAway { peer, why } => {
             json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })
         }
-        Event::Began { place, direction } => json!({
+        Event::Began { place, direction, preview } => json!({
             "event": "began",
             "share": place.share.as_str(),
             "path": place.path.as_ref().map(ToString::to_string),
@@ -32,6 +35,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
                 Direction::Pull => "pull",
                 Direction::Push => "push",
             },
+            "preview": preview,
         }),
         Event::Retrying { why, wait } => {
             json!({ "event": "retrying", "why": why, "wait_s": wait.as_secs_f64() })
@@ -75,10 +79,53 @@ fn report_of(report: &Report) -> Value {
     let mut fields = counts_of(&report.counts);
     fields["moved_bytes"] = report.moved_bytes.into();
     fields["found_bytes"] = report.found_bytes.into();
-    fields["planned_bytes"] = report.planned_bytes.into();
+    fields["preview"] = report.planned_bytes.is_some().into();
+    fields["planned_bytes"] = report.planned_bytes.unwrap_or(0).into();
+    fields["connections"] = connections_of(report.connections);
     fields["ready_s"] = report.ready.as_secs_f64().into();
     fields["durable_s"] = report.durable.as_secs_f64().into();
+    fields["channel"] = channel(&report.channel);
     fields
+}
+
+fn channel(channel: &ChannelReport) -> Value {
+    let ChannelReport { transport, asked, effective, peer, statistics, connections } = channel;
+    let peer = peer.as_ref().map(|Congestion { controller, problem }| {
+        let got = (!controller.is_empty()).then(|| escape(controller.as_bytes()).to_string());
+        let problem = (!problem.is_empty()).then(|| escape(problem.as_bytes()).to_string());
+        json!({ "got": got, "problem": problem })
+    });
+    json!({
+        "transport": transport.to_string(),
+        "connections": connections,
+        "controller": controller(*asked, effective.as_ref()),
+        "peer_controller": peer,
+        "buffers": effective.as_ref().map(buffers),
+        "path": statistics.as_ref().map(path_statistics),
+    })
+}
+
+fn controller(asked: Option<Controller>, effective: Option<&Effective>) -> Value {
+    json!({
+        "asked": asked.map(Controller::name),
+        "got": effective.map(|effective| escape(effective.controller.as_bytes()).to_string()),
+    })
+}
+
+fn buffers(effective: &Effective) -> Value {
+    let buffer = |BufferSize { asked, effective, limit }: BufferSize| json!({ "asked": asked, "effective": effective, "limit": limit });
+    json!({ "send": buffer(effective.send_buffer), "receive": buffer(effective.receive_buffer) })
+}
+
+fn path_statistics(statistics: &PathStatistics) -> Value {
+    let PathStatistics { rtt, window_bytes, lost_packets, sent_packets, rate_bytes_per_s } = statistics;
+    json!({
+        "rtt_s": rtt.map(|rtt| rtt.as_secs_f64()),
+        "window_bytes": window_bytes,
+        "lost_packets": lost_packets,
+        "sent_packets": sent_packets,
+        "rate_bytes_per_s": rate_bytes_per_s,
+    })
 }
 
 /// What is kept of large files that are not whole yet.
@@ -154,6 +201,10 @@ fn progress_of(progress: &Progress) -> Value {
     fields["moved_bytes"] = progress.moved_bytes.into();
     fields["found_bytes"] = progress.found_bytes.into();
     fields
+}
+
+fn connections_of(ConnectionCounts { asked, made, lost }: ConnectionCounts) -> Value {
+    json!({ "asked": asked, "made": made, "lost": lost })
 }
 
 fn problem_of(problem: &Problem) -> Value {

@@ -9,11 +9,12 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ketch::{
     swarm::TransportKind,
-    transfer::{Change, Event, Progress, Report},
+    transfer::{Change, ConnectionCounts, Event, Progress, Report, Route},
     tree::Unfinished,
 };
 use ketch_protocol::{
-    message::{Counts, Totals},
+    message::{Congestion, Counts, Totals},
+    path::escape,
     session::SessionError,
 };
 use serde_json::Value;
@@ -92,10 +93,7 @@ impl Output {
         match event {
             Event::Connected(route) => {
                 self.transport = Some(route.transport);
-                self.say(&format!(
-                    "connected to {} over {} at {}",
-                    route.peer, route.transport, route.address
-                ));
+                self.say(&route_line(route));
             }
             Event::Counted(totals) => {
                 self.estimate = Some(*totals);
@@ -149,8 +147,19 @@ impl Output {
         }
     }
 
+    /// Prints what a session that this side dialed came to; an error is left to whoever prints all of them.
+    pub(crate) fn finish(&self, ended: anyhow::Result<Report>) -> anyhow::Result<exit::Exit> {
+        self.clear();
+        if let Some(unfinished) = ended.as_ref().err().and_then(exit::unfinished) {
+            self.unfinished(unfinished);
+        }
+        let report = ended?;
+        self.summary(&report);
+        Ok(exit::Exit::of_counts(&report.counts))
+    }
+
     /// Prints the result of a session.
-    pub(crate) fn summary(&self, report: &Report) {
+    fn summary(&self, report: &Report) {
         self.clear();
         match &self.form {
             Form::Json => print_json(&json::done(report)),
@@ -159,10 +168,21 @@ impl Output {
                 None => summary_line(self.side, report),
             }),
         }
+        self.warn(report);
     }
 
-    /// Says what is kept of large files that are not whole yet.
-    pub(crate) fn unfinished(&self, unfinished: &Unfinished) {
+    /// Says what the other side could not do.
+    fn warn(&self, report: &Report) {
+        if let Some(line) = controller_warning(report) {
+            self.say(&line);
+        }
+    }
+
+    /// Says what is kept of large files that are not whole yet, if anything is.
+    fn unfinished(&self, unfinished: &Unfinished) {
+        if unfinished.bytes == 0 {
+            return;
+        }
         match &self.form {
             Form::Json => print_json(&json::unfinished(unfinished)),
             Form::Terminal(_) | Form::Lines { .. } => {
@@ -186,6 +206,7 @@ impl Output {
                 if !matches!(self.form, Form::Json) {
                     print_result(&summary_line(self.side, report));
                 }
+                self.warn(report);
             }
             Err(error) => self.say(&format!("the session with {peer} ended: {error}")),
         }
@@ -197,7 +218,8 @@ impl Output {
         self.clear();
         self.admitted = Some(Instant::now());
         if let Form::Terminal(bar) = &mut self.form {
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+            // Not as wide as the terminal: the `^C` that it echoes would begin a line of its own and leave this one.
+            let style = ProgressStyle::with_template("{spinner} {msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner());
             *bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
             bar.enable_steady_tick(Duration::from_millis(100));
@@ -251,8 +273,12 @@ fn preview_line(changes: &Changes, report: &Report) -> String {
             line.push_str(&format!(", {what} {}", format::count(number)));
         }
     }
-    line.push_str(&format!(": {} of content", format::bytes(report.planned_bytes)));
+    line.push_str(&of_content(report.planned_bytes.unwrap_or(0)));
     line
+}
+
+fn of_content(bytes: u64) -> String {
+    format!(": {} of content", format::bytes(bytes))
 }
 
 /// `offering 1,234 entries, 52.1 MB`.
@@ -307,12 +333,31 @@ fn time_left(progress: &Progress, all: Totals, elapsed: Duration) -> Option<Dura
     Some(elapsed.mul_f64(left as f64 / progress.moved_bytes as f64))
 }
 
+/// `connected to PEER over tcp with cubic at ADDR`.
+fn route_line(route: &Route) -> String {
+    let Route { peer, transport, address, effective, .. } = route;
+    let controller = effective.as_ref().map(|effective| format!(" with {}", effective.controller));
+    format!("connected to {peer} over {transport}{} at {address}", controller.unwrap_or_default())
+}
+
+/// Why the other side has another congestion controller than it was asked for.
+fn controller_warning(report: &Report) -> Option<String> {
+    let Congestion { controller, problem } = report.channel.peer.as_ref()?;
+    if problem.is_empty() {
+        return None;
+    }
+    let name = if controller.is_empty() { "another congestion controller" } else { controller };
+    let (name, problem) = (escape(name.as_bytes()), escape(problem.as_bytes()));
+    Some(format!("warning: the other side has {name}: {problem}"))
+}
+
 pub(crate) fn summary_line(side: Side, report: &Report) -> String {
     let Counts { listed, sent, kept, skipped, failed, removed, problems: _ } = report.counts;
-    let verb = match side {
-        Side::Sender => "sent",
-        Side::Receiver => "stored",
-        Side::Sync => "changed",
+    let verb = match (side, report.planned_bytes) {
+        (Side::Sender | Side::Receiver | Side::Sync, Some(_)) => "would change",
+        (Side::Sender, None) => "sent",
+        (Side::Receiver, None) => "stored",
+        (Side::Sync, None) => "changed",
     };
     let mut line = format!("{verb} {} of {}", format::count(sent), format::entries(listed));
     for (number, what) in [(kept, "kept"), (skipped, "skipped"), (failed, "failed"), (removed, "removed")] {
@@ -320,17 +365,34 @@ pub(crate) fn summary_line(side: Side, report: &Report) -> String {
             line.push_str(&format!(", {} {what}", format::count(number)));
         }
     }
-    let rate = format::rate(report.moved_bytes, report.ready);
+    if let Some(bytes) = report.planned_bytes {
+        return line + &of_content(bytes);
+    }
     if report.found_bytes > 0 {
         line.push_str(&format!(", {} were there", format::bytes(report.found_bytes)));
     }
+    line.push_str(&of_connections(report.connections));
+    let rate = match report.moved_bytes {
+        0 => String::new(),
+        moved => format!(" ({})", format::rate(moved, report.ready)),
+    };
     line.push_str(&format!(
-        ": {} in {} ({rate}), durable after {}",
+        ": {} in {}{rate}, durable after {}",
         format::bytes(report.moved_bytes),
         format::duration(report.ready),
         format::duration(report.durable),
     ));
     line
+}
+
+/// What a person who asked for several connections wants to know of them.
+fn of_connections(ConnectionCounts { asked, made, lost }: ConnectionCounts) -> String {
+    let made = match (asked, made) {
+        (1, 1) => return String::new(),
+        (asked, made) if made < asked => format!(", {made} of {asked} connections"),
+        (_, made) => format!(", {made} connections"),
+    };
+    if lost > 0 { format!("{made} of which {lost} were lost") } else { made }
 }
 
 /// Prints an error, what led to it, and at most one hint.
@@ -364,6 +426,8 @@ pub(crate) fn print_json(value: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use ketch::{swarm::Controller, transfer::ChannelReport};
+
     use super::*;
 
     fn progress(moved_bytes: u64, list_complete: bool) -> Progress {
@@ -373,6 +437,17 @@ mod tests {
             counts: Counts { sent: 3, kept: 1, ..Counts::default() },
             moved_bytes,
             found_bytes: 0,
+        }
+    }
+
+    fn channel(problem: &str) -> ChannelReport {
+        ChannelReport {
+            transport: TransportKind::Tcp,
+            asked: Some(Controller::Bbr),
+            effective: None,
+            peer: Some(Congestion { controller: "cubic".into(), problem: problem.into() }),
+            statistics: None,
+            connections: 1,
         }
     }
 
@@ -414,13 +489,34 @@ mod tests {
             counts,
             moved_bytes: 1000,
             found_bytes: 0,
-            planned_bytes: 0,
-            unsettled: 0,
+            planned_bytes: None,
+            unsettled: ketch::transfer::Unsettled::default(),
+            connections: ConnectionCounts { asked: 1, made: 1, lost: 0 },
             ready,
             durable,
+            channel: channel("the system has no bbr\n"),
         };
         let expected = "stored 2 of 5 entries, 1 kept, 1 skipped, 1 failed: \
                         1.0 kB in 1.000 s (1.0 kB/s), durable after 2.000 s";
         assert_eq!(summary_line(Side::Receiver, &report), expected);
+        assert_eq!(
+            controller_warning(&report).unwrap(),
+            "warning: the other side has cubic: the system has no bbr\\n"
+        );
+        let chosen = Report { channel: channel(""), ..report.clone() };
+        assert_eq!(controller_warning(&chosen), None);
+        let nothing = Report { moved_bytes: 0, ..report.clone() };
+        assert!(summary_line(Side::Sync, &nothing).ends_with(": 0 B in 1.000 s, durable after 2.000 s"));
+        let preview = Report { planned_bytes: Some(3_000), moved_bytes: 0, ..report };
+        let expected = "would change 2 of 5 entries, 1 kept, 1 skipped, 1 failed: 3.0 kB of content";
+        assert_eq!(summary_line(Side::Sync, &preview), expected);
+    }
+
+    #[test]
+    fn a_summary_names_connections_where_several_were_asked_for() {
+        let line = |asked, made, lost| of_connections(ConnectionCounts { asked, made, lost });
+        assert_eq!(line(1, 1, 0), "");
+        assert_eq!(line(4, 4, 0), ", 4 connections");
+        assert_eq!(line(16, 4, 1), ", 4 of 16 connections of which 1 were lost");
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use ketch::{
     state::StateFolder,
     swarm::{Node, NodeOptions},
-    transfer::{self, Event, ReceiveError, ReceiveRequest},
+    transfer::{self, Event, ReceiveRequest},
     tree,
     trust::{Ticket, ticket::TICKET_CHARACTERS},
 };
@@ -25,7 +25,8 @@ use super::{
 pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::Result<Exit> {
     let ticket = read_ticket(&command.ticket)?;
     let stop = stop_on_signal()?;
-    let (node, mut inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
+    let options = NodeOptions { settings: command.controller.settings(), ..NodeOptions::default() };
+    let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Receiver, command.json);
     let request = request(&command, ticket);
@@ -37,16 +38,9 @@ pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::
         }
     })
     .await;
-    output.clear();
-    if let Err(ReceiveError::Session { unfinished, .. }) = &ended
-        && unfinished.files > 0
-    {
-        output.unfinished(unfinished);
-    }
+    let exit = output.finish(ended.map_err(anyhow::Error::from));
     node.shutdown().await;
-    let report = ended?;
-    output.summary(&report);
-    Ok(Exit::of_counts(&report.counts))
+    exit
 }
 
 fn request(command: &args::Receive, ticket: Ticket) -> ReceiveRequest {
@@ -59,6 +53,7 @@ fn request(command: &args::Receive, ticket: Ticket) -> ReceiveRequest {
             durability: command.durability.into(),
         },
         transport: command.transport,
+        connections: command.connections,
         consent: if ask { Consent::Pending } else { Consent::Given },
     }
 }

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use ketch::{
     state::StateFolder,
     swarm::{
-        Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, TransportKind,
+        ChannelSettings, Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, TransportKind,
         address::{is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
     },
     transfer,
@@ -46,7 +46,12 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
 
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Sender, command.json);
-    let request = transfer::OfferRequest { offer: opened.offer, source, layout: command.layout.into() };
+    let request = transfer::OfferRequest {
+        offer: opened.offer,
+        source,
+        layout: command.layout.into(),
+        connections: command.connections,
+    };
     let offering = transfer::offer(&mut inbound, request, &events, &stop);
     let ended = show_while(offering, &mut shown, |event| output.show(&event)).await;
     output.clear();
@@ -128,8 +133,9 @@ async fn listen(
         // As it was: whoever has the ticket looks for it there.
         false => everywhere(known).into_iter().filter(fits).collect(),
     };
+    let settings = command.controller.settings();
     if !before.is_empty() && before != wanted {
-        let started = start(identity.clone(), before, explicit).await;
+        let started = start(identity.clone(), before, explicit, &settings).await;
         if let Ok((node, inbound)) = started
             && !node.listen_addresses().is_empty()
         {
@@ -137,7 +143,7 @@ async fn listen(
         }
         print_line("warning: the ports of this ticket are taken, so it is printed anew with others");
     }
-    let (node, inbound) = start(identity, wanted, explicit).await?;
+    let (node, inbound) = start(identity, wanted, explicit, &settings).await?;
     anyhow::ensure!(!node.listen_addresses().is_empty(), "no address of this machine can be listened on");
     Ok((node, inbound))
 }
@@ -147,10 +153,12 @@ async fn start(
     identity: Keypair,
     listen: Vec<Multiaddr>,
     explicit: bool,
+    settings: &ChannelSettings,
 ) -> Result<(Node, Inbound), NodeError> {
+    let options = NodeOptions { settings: settings.clone(), ..NodeOptions::default() };
     let options = match explicit {
-        true => NodeOptions { listen, ..NodeOptions::default() },
-        false => NodeOptions { listen_where_possible: listen, ..NodeOptions::default() },
+        true => NodeOptions { listen, ..options },
+        false => NodeOptions { listen_where_possible: listen, ..options },
     };
     Node::start(identity, options).await
 }

@@ -6,7 +6,7 @@ use ketch::{
     config::ServeConfig,
     index::Indexes,
     state::StateFolder,
-    swarm::{Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
+    swarm::{ChannelSettings, Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
     transfer::{self, Direction, Event, ServeEvent},
     trust::{Book, Shares, shares::SharesError},
 };
@@ -30,14 +30,15 @@ pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Re
     let book = Book::load(state)?;
     let shares = Shares::open(&config.shares, &book).map_err(told)?;
     let stop = stop_on_signal()?;
-    let (node, mut inbound) = listen(load_identity(state)?, config.listen).await?;
+    let (node, mut inbound) =
+        listen(load_identity(state)?, config.listen, command.controller.settings()).await?;
     let log = Log { book, json: command.json };
     log.announce(&node, &shares);
 
     let (events, mut shown) = mpsc::channel(EVENTS);
     let indexes = Arc::new(Indexes::new(state));
     indexes.forget_unused(SystemTime::now());
-    let serving = transfer::serve(&mut inbound, shares, indexes, &events, &stop);
+    let serving = transfer::serve(&mut inbound, shares, indexes, command.connections, &events, &stop);
     let ended = show_while(serving, &mut shown, |event| log.show(&event)).await;
     node.shutdown().await;
     ended?;
@@ -81,15 +82,20 @@ fn told(error: SharesError) -> anyhow::Error {
 }
 
 /// Listens where it was asked, else on the usual port, else on any.
-async fn listen(identity: Keypair, wanted: Vec<Multiaddr>) -> anyhow::Result<(Node, Inbound)> {
+async fn listen(
+    identity: Keypair,
+    wanted: Vec<Multiaddr>,
+    settings: ChannelSettings,
+) -> anyhow::Result<(Node, Inbound)> {
+    let all = NodeOptions { settings, ..NodeOptions::default() };
     if !wanted.is_empty() {
-        let options = NodeOptions { listen: wanted, ..NodeOptions::default() };
+        let options = NodeOptions { listen: wanted, ..all };
         return Ok(Node::start(identity, options).await?);
     }
     for port in [PORT, 0] {
         let listen_where_possible =
             default_addresses(None).iter().map(|address| with_port(address, port)).collect();
-        let options = NodeOptions { listen_where_possible, ..NodeOptions::default() };
+        let options = NodeOptions { listen_where_possible, ..all.clone() };
         let (node, inbound) = Node::start(identity.clone(), options).await?;
         if !node.listen_addresses().is_empty() {
             return Ok((node, inbound));
@@ -143,10 +149,13 @@ impl Log {
 /// What a person reads of an event; nothing of those that only a watcher wants.
 fn line(event: &Event) -> Option<String> {
     match event {
-        Event::Began { place, direction } => Some(match direction {
-            Direction::Pull => format!("pulls {place}"),
-            Direction::Push => format!("pushes to {place}"),
-        }),
+        Event::Began { place, direction, preview } => {
+            let verb = match direction {
+                Direction::Pull => "pulls",
+                Direction::Push => "pushes to",
+            };
+            Some(format!("{verb} {place}{}", if *preview { ", as a dry run" } else { "" }))
+        }
         Event::TurnedAway { why, .. } => Some(format!("turned away: {why}")),
         Event::Problem(problem) => Some(problem.to_string()),
         Event::SessionEnded { outcome, .. } => Some(match outcome {

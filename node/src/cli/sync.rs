@@ -6,7 +6,7 @@ use ketch::{
     index::Indexes,
     state::StateFolder,
     swarm::{Multiaddr, Node, NodeOptions, TransportKind},
-    transfer::{self, Direction, SyncError, SyncRequest},
+    transfer::{self, Direction, SyncRequest},
     trust::{Book, book::addresses_of},
 };
 use ketch_protocol::message::{Compression, Equality, Hashes, Policy, Removal, Selection};
@@ -29,22 +29,16 @@ pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Res
     indexes.forget_unused(SystemTime::now());
     let request = request(&command, &Book::load(state)?, indexes)?;
     let stop = stop_on_signal()?;
-    let (node, mut inbound) = Node::start(load_identity(state)?, NodeOptions::default()).await?;
+    let options = NodeOptions { settings: command.controller.settings(), ..NodeOptions::default() };
+    let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let output = Output::new(Side::Sync, command.json).itemizing(request.itemize);
     let mut output = if command.dry_run { output.previewing() } else { output };
     let syncing = transfer::sync(&node, &mut inbound, request, &events, &stop);
     let ended = show_while(syncing, &mut shown, |event| output.show(&event)).await;
-    output.clear();
-    if let Err(SyncError::Session { unfinished, .. }) = &ended
-        && unfinished.files > 0
-    {
-        output.unfinished(unfinished);
-    }
+    let exit = output.finish(ended.map_err(anyhow::Error::from));
     node.shutdown().await;
-    let report = ended?;
-    output.summary(&report);
-    Ok(Exit::of_counts(&report.counts))
+    exit
 }
 
 fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::Result<SyncRequest> {
@@ -71,6 +65,7 @@ fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::
         selection: selection(command)?,
         policy: policy(command),
         itemize: command.itemize || command.dry_run,
+        connections: command.connections,
         bytes_per_s: command.bwlimit,
         retry_for: command.retry_for,
         indexes,

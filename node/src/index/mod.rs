@@ -20,7 +20,7 @@ use std::{
     time::SystemTime,
 };
 
-use ketch_protocol::{manifest::Timestamp, session::receiver::Agreed};
+use ketch_protocol::{manifest::Timestamp, message::DiskId, session::receiver::Agreed};
 
 use self::{
     boot::Boot,
@@ -64,28 +64,28 @@ pub struct Root {
     pub identity: RootIdentity,
 }
 
-/// Tells whether the directory at a path is the one that was there before: not another disk, and not the
-/// empty directory below a disk that is not mounted.
+/// Tells whether what is at a path lies where it lay before: not on another disk, and not in the directory below a
+/// disk that is not mounted. A directory that is made anew in the same place, as builds do, is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RootIdentity {
     /// The number of its file system.
     pub file_system: u64,
-    /// Its own number on that.
-    pub inode: u64,
 }
 
 impl RootIdentity {
-    fn encode(&self) -> [u8; 16] {
-        let mut out = [0; 16];
-        out[..8].copy_from_slice(&self.file_system.to_le_bytes());
-        out[8..].copy_from_slice(&self.inode.to_le_bytes());
-        out
+    /// What another node may know of it.
+    pub(crate) fn disk(self) -> DiskId {
+        let hash = blake3::derive_key("ketch 1 disk of a source", &self.encode());
+        let (disk, _) = hash.split_first_chunk().expect("a hash has 32 bytes");
+        DiskId(*disk)
+    }
+
+    fn encode(self) -> [u8; 8] {
+        self.file_system.to_le_bytes()
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (file_system, inode) = bytes.split_first_chunk()?;
-        let inode = u64::from_le_bytes(inode.try_into().ok()?);
-        Some(Self { file_system: u64::from_le_bytes(*file_system), inode })
+        bytes.try_into().ok().map(|bytes| Self { file_system: u64::from_le_bytes(bytes) })
     }
 }
 
@@ -229,6 +229,11 @@ impl Index {
     /// On which states this tree and another last agreed.
     pub fn agreed(&self, pair: &PairKey) -> Option<Agreed> {
         self.0.read(|reading| reading.agreed(pair)).flatten()
+    }
+
+    /// On what the source of a pair lay.
+    pub fn disk(&self, pair: &PairKey) -> Option<DiskId> {
+        self.0.read(|reading| reading.disk(pair)).flatten()
     }
 
     /// What was at the root of the tree when [`Changes::root`] was last folded.

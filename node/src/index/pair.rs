@@ -4,7 +4,10 @@ use ketch_protocol::{difference::RangeHash, path::EntryPath, session::receiver::
 
 /// A pair of trees and how they are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PairKey([u8; 32]);
+pub struct PairKey([u8; KEY_BYTES]);
+
+/// Bytes of a key.
+pub(super) const KEY_BYTES: usize = 32;
 
 /// Separates these hashes from all others.
 const CONTEXT: &str = "ketch 1 pair of trees";

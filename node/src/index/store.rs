@@ -6,7 +6,7 @@
 
 use std::{io, path::Path};
 
-use ketch_protocol::session::receiver::Agreed;
+use ketch_protocol::{message::DiskId, session::receiver::Agreed};
 use redb::{
     AccessGuard, Builder, Database, Error, Range, ReadOnlyDatabase, ReadTransaction, ReadableDatabase as _,
     ReadableTableMetadata as _, TableDefinition, WriteTransaction,
@@ -21,7 +21,7 @@ use super::{
 };
 
 /// What tables are there and how their values are encoded. A file of another format is not read.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// [`FORMAT`] under [`FORMAT_KEY`].
 const FACTS: TableDefinition<&str, u64> = TableDefinition::new("facts");
@@ -30,12 +30,18 @@ const FORMAT_KEY: &str = "format";
 /// Key of a path -> encoded record.
 const RECORDS: TableDefinition<&[u8], &[u8; RECORD_BYTES]> = TableDefinition::new("records");
 
-/// Key of a pair -> agreed roots; and the identity of the root under [`ROOT_KEY`].
+/// Key of a pair -> agreed roots; [`disk_key`] of a pair -> the disk of its source; and the identity of the root
+/// under [`ROOT_KEY`].
 const PAIRS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("pairs");
 const ROOT_KEY: &[u8] = b"root";
 
-/// Most pairs remembered: of one tree with as many others, or by as many selections. Beyond, all are
-/// forgotten, which costs each pair one comparison.
+/// Where the disk of the source of a pair is. It is of another length than the key of a pair.
+fn disk_key(pair: &PairKey) -> Vec<u8> {
+    [b"disk", pair.as_bytes()].concat()
+}
+
+/// Most facts of pairs remembered: of one tree with as many others, or by as many selections. Beyond, all agreed
+/// roots are forgotten, which costs each pair one comparison.
 pub(super) const PAIRS_KEPT: u64 = 1_024;
 
 /// Memory for pages while reading: a scan needs each page once, and the few above them again.
@@ -137,6 +143,11 @@ impl Reading {
         self.pair(pair.as_bytes(), pair::decode)
     }
 
+    /// On what the source of a pair lay.
+    pub(super) fn disk(&self, pair: &PairKey) -> Result<Option<DiskId>, StoreError> {
+        self.pair(&disk_key(pair), |bytes| bytes.try_into().ok().map(DiskId))
+    }
+
     /// What was the root when it was last remembered.
     pub(super) fn root(&self) -> Result<Option<RootIdentity>, StoreError> {
         self.pair(ROOT_KEY, RootIdentity::decode)
@@ -173,13 +184,15 @@ pub struct Changes {
     pub gone: Gone,
     /// On what the pair agrees now.
     pub agreed: Option<(PairKey, Agreed)>,
+    /// On what the source of a pair lies now.
+    pub disk: Option<(PairKey, DiskId)>,
     /// The root as it is now.
     pub root: Option<RootIdentity>,
 }
 
 impl Changes {
     pub(super) fn is_empty(&self) -> bool {
-        self.gone.is_empty() && self.agreed.is_none() && self.root.is_none()
+        self.gone.is_empty() && self.agreed.is_none() && self.disk.is_none() && self.root.is_none()
     }
 }
 
@@ -227,10 +240,13 @@ fn fold_pairs(transaction: &WriteTransaction, changes: &Changes) -> Result<(), S
     let mut pairs = transaction.open_table(PAIRS).map_err(failed)?;
     if let Some((pair, agreed)) = &changes.agreed {
         if pairs.len().map_err(failed)? > PAIRS_KEPT {
-            pairs.retain(|key, _| key == ROOT_KEY).map_err(failed)?;
+            pairs.retain(|key, _| key.len() != pair::KEY_BYTES).map_err(failed)?;
         }
         let key = pair.as_bytes();
         pairs.insert(key, &pair::encode(*agreed)[..]).map_err(failed)?;
+    }
+    if let Some((pair, disk)) = &changes.disk {
+        pairs.insert(&disk_key(pair)[..], &disk.0[..]).map_err(failed)?;
     }
     if let Some(root) = &changes.root {
         pairs.insert(ROOT_KEY, &root.encode()[..]).map_err(failed)?;

@@ -28,7 +28,7 @@ struct Setting {
 
 impl Setting {
     fn new() -> Self {
-        let identity = RootIdentity { file_system: 1, inode: 2 };
+        let identity = RootIdentity { file_system: 1 };
         Self { folder: tempfile::tempdir().unwrap(), root: Root { path: "/tree".into(), identity } }
     }
 
@@ -298,18 +298,24 @@ fn an_index_is_forgotten_when_it_was_not_used_for_a_quarter_of_a_year() {
 }
 
 #[test]
-fn pairs_are_bounded_and_the_root_outlives_them() {
+fn pairs_are_bounded_and_where_trees_lay_outlives_them() {
     let setting = Setting::new();
     let index = setting.open();
-    index.fold(&Changes { root: Some(setting.root.identity), ..Changes::default() });
     let agreed = Agreed { theirs: RangeHash([1; 16]), own: RangeHash([2; 16]) };
     let pair = |number: u32| PairKey::new(&number.to_le_bytes(), b"", None, b"");
+    let disk = DiskId([3; 16]);
+    index.fold(&Changes {
+        root: Some(setting.root.identity),
+        disk: Some((pair(0), disk)),
+        ..Changes::default()
+    });
     for number in 0..=store::PAIRS_KEPT as u32 {
         index.fold(&Changes { agreed: Some((pair(number), agreed)), ..Changes::default() });
     }
     assert_eq!(index.agreed(&pair(0)), None);
     assert_eq!(index.agreed(&pair(store::PAIRS_KEPT as u32)), Some(agreed));
     assert_eq!(index.known_root(), Some(setting.root.identity));
+    assert_eq!((index.disk(&pair(0)), index.disk(&pair(1))), (Some(disk), None));
 }
 
 #[test]

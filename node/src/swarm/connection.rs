@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use ketch_channel::{TransportKind, limits::OPEN_STREAMS};
+use ketch_channel::{Controller, Gauge, TransportKind, limits::OPEN_STREAMS};
 use libp2p::{
     Multiaddr, PeerId, StreamProtocol,
     swarm::{self, ConnectionId},
@@ -35,6 +35,9 @@ pub enum CloseReason {
     /// This node closed it.
     #[error("closed by this node")]
     Local,
+    /// Both sides had dialed at once, and the other connection is kept.
+    #[error("closed because there is another one with the same peer")]
+    Duplicate,
     /// Nobody held it and no stream was open.
     #[error("closed because it was idle")]
     Idle,
@@ -66,17 +69,32 @@ pub enum StreamError {
 impl Connection {
     /// The peer, as it proved itself.
     pub fn peer(&self) -> PeerId {
-        self.link.peer
+        self.link.route.peer
+    }
+
+    /// Whether the two are handles of one connection.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.link, &other.link)
     }
 
     /// How the bytes travel.
     pub fn transport(&self) -> TransportKind {
-        self.link.transport
+        self.link.route.transport
+    }
+
+    /// The congestion controller that this node asks for on its connections.
+    pub fn asked_controller(&self) -> Option<Controller> {
+        self.link.route.asked
+    }
+
+    /// What the connection is asked, got and does; `None` where its transport tells nothing.
+    pub fn gauge(&self) -> Option<&Gauge> {
+        self.link.route.gauge.as_ref()
     }
 
     /// The peer's address on this connection, without its PeerId.
     pub fn remote_address(&self) -> &Multiaddr {
-        &self.link.address
+        &self.link.route.address
     }
 
     /// The program that the peer says it is, once it has told.
@@ -110,6 +128,14 @@ impl Connection {
         }
     }
 
+    /// Resolves when the peer has left two pings in a row unanswered, or the connection ends. Where nothing is on its
+    /// way to the peer, TCP never notices by itself that the path is gone.
+    pub async fn silent(&self) {
+        let mut state = self.link.state.clone();
+        // An error means that the node has stopped.
+        let _ = state.wait_for(|state| state.silent || state.ended.is_some()).await;
+    }
+
     /// Closes the connection, whoever else holds it, and waits until it has ended. Bytes already written
     /// are sent first, as far as the peer takes them.
     pub async fn close(&self) {
@@ -132,7 +158,7 @@ impl Connection {
         let Ok(opened) = opened.await else {
             return std::future::pending().await;
         };
-        let mut stream = Stream { inner: opened?, failed: None, _slot: Some(slot) };
+        let mut stream = Stream { _slot: Some(slot), ..Stream::inbound(opened?, &self.link) };
         // The lazy negotiation keeps our proposal until the first write. A peer can answer only what it
         // has seen, and yamux lets no more than 256 unanswered streams be opened.
         stream.flush().await?;
@@ -148,8 +174,8 @@ impl Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("peer", &self.link.peer)
-            .field("address", &self.link.address)
+            .field("peer", &self.link.route.peer)
+            .field("address", &self.link.route.address)
             .finish_non_exhaustive()
     }
 }
@@ -157,14 +183,24 @@ impl fmt::Debug for Connection {
 /// What the handle, the handler and the event loop share of one connection.
 pub(super) struct Link {
     pub(super) id: ConnectionId,
-    peer: PeerId,
-    address: Multiaddr,
-    transport: TransportKind,
+    pub(super) route: LinkRoute,
     requests: mpsc::Sender<OpenRequest>,
     slots: Arc<Semaphore>,
     state: watch::Receiver<LinkState>,
     commands: mpsc::WeakSender<Command>,
     hold: Arc<()>,
+    streams: Arc<()>,
+}
+
+/// What is known of a connection from its beginning.
+pub(super) struct LinkRoute {
+    pub(super) peer: PeerId,
+    /// Whether this node dialed it.
+    pub(super) dialed: bool,
+    pub(super) address: Multiaddr,
+    pub(super) transport: TransportKind,
+    pub(super) asked: Option<Controller>,
+    pub(super) gauge: Option<Gauge>,
 }
 
 /// What becomes known of a connection while it lives.
@@ -175,6 +211,8 @@ pub(super) struct LinkState {
     /// How many pings have ended, and how the last of them did.
     pub(super) pings: u64,
     pub(super) last_ping: Option<Result<Duration, String>>,
+    /// Whether pings were answered no more.
+    pub(super) silent: bool,
 }
 
 /// Where somebody waits for a stream.
@@ -189,24 +227,23 @@ pub(super) struct LinkEnds {
 
 impl Link {
     /// The link of a connection that is being established.
-    pub(super) fn open(
-        id: ConnectionId,
-        peer: PeerId,
-        address: Multiaddr,
-        transport: TransportKind,
-        commands: mpsc::WeakSender<Command>,
-    ) -> LinkEnds {
+    pub(super) fn open(id: ConnectionId, route: LinkRoute, commands: mpsc::WeakSender<Command>) -> LinkEnds {
         let (requests, requested) = mpsc::channel(OPEN_QUEUE);
         let (state, watched) = watch::channel(LinkState::default());
         let slots = Arc::new(Semaphore::new(OPEN_STREAMS));
-        let hold = Arc::new(());
-        let link = Self { id, peer, address, transport, requests, slots, state: watched, commands, hold };
+        let (hold, streams) = Default::default();
+        let link = Self { id, route, requests, slots, state: watched, commands, hold, streams };
         LinkEnds { link: Arc::new(link), requests: requested, state }
     }
 
     /// A handle, which keeps the connection open.
     pub(super) fn connection(self: &Arc<Self>) -> Connection {
         Connection { link: self.clone(), _hold: self.hold.clone() }
+    }
+
+    /// Whether transfer streams are open.
+    pub(super) fn carries_streams(&self) -> bool {
+        Arc::strong_count(&self.streams) > 1
     }
 
     /// Whether a handle is held.
@@ -224,12 +261,14 @@ pub struct Stream {
     failed: Option<io::ErrorKind>,
     /// Frees the place among this side's open streams.
     _slot: Option<OwnedSemaphorePermit>,
+    /// Counted by [`Link::carries_streams`].
+    _open: Arc<()>,
 }
 
 impl Stream {
     /// A stream that the peer opened.
-    pub(super) fn inbound(inner: swarm::Stream) -> Self {
-        Self { inner, failed: None, _slot: None }
+    pub(super) fn inbound(inner: swarm::Stream, link: &Link) -> Self {
+        Self { inner, failed: None, _slot: None, _open: Arc::clone(&link.streams) }
     }
 
     /// The stream below, unless a read has failed.

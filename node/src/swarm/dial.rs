@@ -3,7 +3,7 @@
 use std::{fmt, io, net::SocketAddr, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use ketch_channel::SetupError;
+use ketch_channel::{ControllerError, SetupError};
 use libp2p::{
     Multiaddr, PeerId, TransportError,
     multiaddr::Protocol,
@@ -30,6 +30,9 @@ pub enum DialError {
         /// How many addresses were given.
         count: usize,
     },
+    /// This process may not choose the congestion controller that was asked for.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
     /// No address led to the peer.
     #[error("reaching {peer}: {}", Listed(.attempts))]
     Unreachable {

@@ -102,7 +102,7 @@ impl ConnectionHandler for Handler {
     ) {
         match event {
             ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound { protocol, .. }) => {
-                self.arrived.push_back(Stream::inbound(protocol));
+                self.arrived.push_back(Stream::inbound(protocol, &self.link));
             }
             ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound { protocol, info }) => {
                 // Whoever asked may have given up; the stream is then reset.

@@ -6,6 +6,10 @@ use std::time::Duration;
 /// first stream, and costs an idle peer no more than one slot of [`CONNECTIONS`].
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Time that a connection which both sides dialed at once may stay without a stream, unless the options say
+/// otherwise: enough that whoever dialed it has begun what it dialed for, over any path.
+pub(super) const DUPLICATE_GRACE: Duration = Duration::from_secs(5);
+
 /// Time in which the listeners get their first addresses. A wildcard gets none where no interface has an address of
 /// its family, for instance where IPv6 is switched off, and nothing ever says so.
 pub(super) const LISTEN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -42,14 +46,10 @@ pub(super) const COMMAND_QUEUE: usize = 64;
 /// Time that closing all connections may take. A peer that reads nothing must not hold up the end.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(450);
 
-/// Time given to the QUIC sockets to send the last datagram: QUIC writes its goodbye after the connection
-/// counts as closed and offers nothing to wait for.
-pub(super) const QUIC_FAREWELL: Duration = Duration::from_millis(20);
-
 /// Time that a ping waits for the peer to name its program.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time that one ping may take.
+/// Time that one ping may take, unless the options say otherwise.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time between the pings of a connection, unless the options say otherwise: below the 30 seconds after

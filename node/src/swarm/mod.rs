@@ -10,6 +10,7 @@
 pub mod address;
 mod connection;
 mod dial;
+mod duplicates;
 mod handler;
 mod limits;
 mod node;
@@ -18,7 +19,10 @@ mod taken;
 mod task;
 mod transfer;
 
-pub use ketch_channel::{Deadlines, SetupCause, SetupError, Step, TransportKind, TransportKindError};
+pub use ketch_channel::{
+    BufferSize, ChannelSettings, Controller, ControllerError, ControllerNameError, Deadlines, Effective,
+    Gauge, PathStatistics, SetupCause, SetupError, Step, TransportKind, TransportKindError,
+};
 pub use libp2p::{Multiaddr, PeerId, identity::Keypair};
 
 pub use connection::{CloseReason, Connection, Stream, StreamError};

@@ -3,10 +3,17 @@
 use std::{io, time::Duration};
 
 use futures::{FutureExt, StreamExt};
-use ketch_channel::{Deadlines, IdentityError, limits::YAMUX_STREAMS, transport};
+use ketch_channel::{
+    ChannelSettings, Controller, ControllerError, Deadlines, IdentityError, TransportKind, check_controller,
+    limits::YAMUX_STREAMS, transport,
+};
 use libp2p::{
     Multiaddr, PeerId, Swarm, TransportError,
-    core::{transport::ListenerId, upgrade::Version},
+    core::{
+        muxing::StreamMuxerBox,
+        transport::{Boxed, ListenerId},
+        upgrade::Version,
+    },
     identity::Keypair,
     swarm::{self, SwarmEvent},
 };
@@ -18,7 +25,10 @@ use tokio::{
 use super::{
     connection::{Connection, Stream},
     dial::{DialError, dial},
-    limits::{COMMAND_QUEUE, DIAL_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT, PING_INTERVAL},
+    limits::{
+        COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT,
+        PING_INTERVAL, PING_TIMEOUT,
+    },
     ping::{PingError, PingReport, ping},
     taken::check_free,
     task::{Behaviour, Command, Task},
@@ -34,10 +44,17 @@ pub struct NodeOptions {
     pub listen_where_possible: Vec<Multiaddr>,
     /// How long a connection may take to come about.
     pub deadlines: Deadlines,
+    /// What connections are asked for.
+    pub settings: ChannelSettings,
     /// Time between the pings of a connection. The first one is sent at once.
     pub ping_interval: Duration,
+    /// Time that one ping may take.
+    pub ping_timeout: Duration,
     /// Time a connection may stay without handle and stream.
     pub idle_timeout: Duration,
+    /// Time a connection that both sides dialed at once may stay without a stream. After it the one of the peer with
+    /// the greater PeerId is closed.
+    pub duplicate_grace: Duration,
 }
 
 impl Default for NodeOptions {
@@ -46,8 +63,11 @@ impl Default for NodeOptions {
             listen: Vec::new(),
             listen_where_possible: Vec::new(),
             deadlines: Deadlines::default(),
+            settings: ChannelSettings::default(),
             ping_interval: PING_INTERVAL,
+            ping_timeout: PING_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
+            duplicate_grace: DUPLICATE_GRACE,
         }
     }
 }
@@ -58,6 +78,9 @@ pub enum NodeError {
     /// The identity cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// This process may not choose the congestion controller that was asked for.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
     /// An address to listen on is taken, not ours, or of no transport we speak.
     #[error("listening on {address}: {cause}")]
     Listen {
@@ -73,6 +96,7 @@ pub enum NodeError {
 pub struct Node {
     peer: PeerId,
     deadlines: Deadlines,
+    controller: Option<Controller>,
     commands: mpsc::Sender<Command>,
     addresses: watch::Receiver<Vec<Multiaddr>>,
 }
@@ -93,13 +117,17 @@ impl Node {
     pub async fn start(keypair: Keypair, options: NodeOptions) -> Result<(Self, Inbound), NodeError> {
         let (commands, commanded) = mpsc::channel(COMMAND_QUEUE);
         let (inbound, arriving) = mpsc::channel(INBOUND_QUEUE);
-        let transfer = Transfer::new(inbound, commands.downgrade());
-        let mut swarm = swarm(&keypair, transfer, &options)?;
+        check_listening(&options)?;
+        let (transport, gauges) = transport(&keypair, options.deadlines, options.settings.clone())?;
+        let transfer = Transfer::new(inbound, commands.downgrade(), options.settings.controller, gauges);
+        let mut swarm = swarm(&keypair, transport, transfer, &options);
         listen(&mut swarm, &options).await?;
         let (addresses, listened) = watch::channel(swarm.listeners().cloned().collect());
         let peer = *swarm.local_peer_id();
-        tokio::spawn(Task::new(swarm, commanded, addresses).run());
-        let node = Self { peer, deadlines: options.deadlines, commands, addresses: listened };
+        let NodeOptions { deadlines, settings: ChannelSettings { controller, .. }, duplicate_grace, .. } =
+            options;
+        tokio::spawn(Task::new(swarm, commanded, addresses, duplicate_grace).run());
+        let node = Self { peer, deadlines, controller, commands, addresses: listened };
         Ok((node, Inbound(arriving)))
     }
 
@@ -116,6 +144,11 @@ impl Node {
     /// Makes a new connection with a peer, over whichever address answers first. It ends within a second
     /// of the set-up deadline, and dropping it gives up.
     pub async fn dial(&self, peer: PeerId, addresses: Vec<Multiaddr>) -> Result<Connection, DialError> {
+        if let Some(controller) = self.controller
+            && has_tcp(&addresses)
+        {
+            check_controller(controller)?;
+        }
         dial(&self.commands, peer, addresses, self.deadlines.setup + DIAL_GRACE).await
     }
 
@@ -136,17 +169,30 @@ impl Node {
 
 fn swarm(
     keypair: &Keypair,
+    transport: Boxed<(PeerId, StreamMuxerBox)>,
     transfer: Transfer,
     options: &NodeOptions,
-) -> Result<Swarm<Behaviour>, NodeError> {
+) -> Swarm<Behaviour> {
     let config = swarm::Config::with_tokio_executor()
         .with_substream_upgrade_protocol_override(Version::V1Lazy)
         // More streams than this in negotiation would be dropped; the multiplexer allows no more.
         .with_max_negotiating_inbound_streams(YAMUX_STREAMS)
         .with_idle_connection_timeout(options.idle_timeout);
-    let transport = transport(keypair, options.deadlines)?;
-    let behaviour = Behaviour::new(transfer, keypair.public(), options.ping_interval);
-    Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config))
+    let behaviour = Behaviour::new(transfer, keypair.public(), options.ping_interval, options.ping_timeout);
+    Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config)
+}
+
+/// Who listens on TCP hears before anybody comes that connections there can't have the controller asked for.
+fn check_listening(options: &NodeOptions) -> Result<(), ControllerError> {
+    let Some(controller) = options.settings.controller else { return Ok(()) };
+    if has_tcp(&options.listen) || has_tcp(&options.listen_where_possible) {
+        check_controller(controller)?;
+    }
+    Ok(())
+}
+
+fn has_tcp(addresses: &[Multiaddr]) -> bool {
+    addresses.iter().any(|address| TransportKind::of(address) == Some(TransportKind::Tcp))
 }
 
 /// Listens everywhere and waits until each listener has its first address, or the others have had time enough.

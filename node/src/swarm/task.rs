@@ -1,6 +1,9 @@
 //! The event loop: the one task that owns the Swarm.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use futures::StreamExt;
 use ketch_channel::TransportKind;
@@ -15,15 +18,15 @@ use libp2p::{
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::timeout,
+    task::JoinSet,
+    time::{sleep, timeout},
 };
 
 use super::{
     connection::{CloseReason, Connection},
     dial::{AttemptError, explain},
-    limits::{
-        CONNECTIONS, CONNECTIONS_PER_PEER, PENDING_INBOUND, PING_TIMEOUT, QUIC_FAREWELL, SHUTDOWN_TIMEOUT,
-    },
+    duplicates::{Candidate, duplicates},
+    limits::{CONNECTIONS, CONNECTIONS_PER_PEER, PENDING_INBOUND, SHUTDOWN_TIMEOUT},
     transfer::Transfer,
 };
 
@@ -49,14 +52,19 @@ pub(super) struct Behaviour {
 }
 
 impl Behaviour {
-    pub(super) fn new(transfer: Transfer, key: PublicKey, ping_interval: Duration) -> Self {
+    pub(super) fn new(
+        transfer: Transfer,
+        key: PublicKey,
+        ping_interval: Duration,
+        ping_timeout: Duration,
+    ) -> Self {
         let limits = connection_limits::ConnectionLimits::default()
             .with_max_pending_incoming(Some(PENDING_INBOUND))
             .with_max_established_per_peer(Some(CONNECTIONS_PER_PEER))
             .with_max_established(Some(CONNECTIONS));
         let identify = identify::Config::new("/ketch/1".into(), key)
             .with_agent_version(concat!("ketch/", env!("CARGO_PKG_VERSION")).into());
-        let ping = ping::Config::new().with_interval(ping_interval).with_timeout(PING_TIMEOUT);
+        let ping = ping::Config::new().with_interval(ping_interval).with_timeout(ping_timeout);
         Self {
             limits: connection_limits::Behaviour::new(limits),
             transfer,
@@ -72,6 +80,10 @@ pub(super) struct Task {
     commands: mpsc::Receiver<Command>,
     addresses: watch::Sender<Vec<Multiaddr>>,
     dialing: HashMap<ConnectionId, DialReply>,
+    duplicate_grace: Duration,
+    /// Peers with which there may be a connection too many, each looked at when its time has come.
+    doubted: HashSet<PeerId>,
+    doubts: JoinSet<PeerId>,
 }
 
 impl Task {
@@ -79,8 +91,10 @@ impl Task {
         swarm: Swarm<Behaviour>,
         commands: mpsc::Receiver<Command>,
         addresses: watch::Sender<Vec<Multiaddr>>,
+        duplicate_grace: Duration,
     ) -> Self {
-        Self { swarm, commands, addresses, dialing: HashMap::new() }
+        let (dialing, doubted, doubts) = (HashMap::new(), HashSet::new(), JoinSet::new());
+        Self { swarm, commands, addresses, dialing, duplicate_grace, doubted, doubts }
     }
 
     /// Runs until it is told to shut down or every [`Node`](super::Node) is gone.
@@ -88,6 +102,7 @@ impl Task {
         loop {
             tokio::select! {
                 event = self.swarm.select_next_some() => self.on_event(event),
+                Some(Ok(peer)) = self.doubts.join_next() => self.close_duplicates(peer),
                 command = self.commands.recv() => match command {
                     Some(Command::Dial { peer, address, reply }) => self.dial(peer, address, reply),
                     Some(Command::Close(id)) => {
@@ -115,14 +130,18 @@ impl Task {
         let options = options.addresses(vec![address]).build();
         let id = options.connection_id();
         self.dialing.insert(id, reply);
-        if let Err(error) = self.swarm.dial(options) {
-            self.dial_failed(id, error);
+        match self.swarm.dial(options) {
+            Ok(()) => self.transfer().dialing(id),
+            Err(error) => self.dial_failed(id, error),
         }
     }
 
     fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
         match event {
-            SwarmEvent::ConnectionEstablished { connection_id, .. } => self.established(connection_id),
+            SwarmEvent::ConnectionEstablished { connection_id, peer_id, .. } => {
+                self.established(connection_id);
+                self.doubt(peer_id);
+            }
             SwarmEvent::OutgoingConnectionError { connection_id, error, .. } => {
                 self.dial_failed(connection_id, error);
             }
@@ -157,8 +176,14 @@ impl Task {
                 self.transfer().note(connection_id, |state| state.agent = Some(info.agent_version));
             }
             BehaviourEvent::Ping(ping::Event { connection, result, .. }) => {
+                // The behaviour says nothing of a first failure, nor of a peer that answers at the second try.
+                let silent = match &result {
+                    Ok(_) | Err(ping::Failure::Unsupported) => false,
+                    Err(ping::Failure::Timeout | ping::Failure::Other { .. }) => true,
+                };
                 self.transfer().note(connection, |state| {
                     state.pings += 1;
+                    state.silent = silent;
                     state.last_ping = Some(result.map_err(|failure| failure.to_string()));
                 });
             }
@@ -180,6 +205,33 @@ impl Task {
         }
     }
 
+    /// Looks at the connections with a peer some time from now, if there may be one too many.
+    fn doubt(&mut self, peer: PeerId) {
+        if self.duplicates(&peer).is_empty() || !self.doubted.insert(peer) {
+            return;
+        }
+        let grace = self.duplicate_grace;
+        self.doubts.spawn(async move {
+            sleep(grace).await;
+            peer
+        });
+    }
+
+    /// Closes the connections with a peer that are too much and carry nothing; looks again at those that do.
+    fn close_duplicates(&mut self, peer: PeerId) {
+        self.doubted.remove(&peer);
+        for duplicate in self.duplicates(&peer).into_iter().filter(|duplicate| !duplicate.carries_streams) {
+            self.transfer().ended(duplicate.id, CloseReason::Duplicate);
+            self.swarm.close_connection(duplicate.id);
+        }
+        self.doubt(peer);
+    }
+
+    fn duplicates(&mut self, peer: &PeerId) -> Vec<Candidate<ConnectionId>> {
+        let own = *self.swarm.local_peer_id();
+        duplicates(&own, peer, &self.transfer().candidates(peer))
+    }
+
     fn dial_failed(&mut self, id: ConnectionId, error: libp2p::swarm::DialError) {
         self.transfer().ended(id, CloseReason::Local);
         if let Some(reply) = self.dialing.remove(&id) {
@@ -195,9 +247,6 @@ impl Task {
         }
         if timeout(SHUTDOWN_TIMEOUT, self.drain()).await.is_err() {
             tracing::debug!("some peers did not take the end of their connection in time");
-        }
-        if !open.is_empty() {
-            tokio::time::sleep(QUIC_FAREWELL).await;
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use ketch_channel::TransportKind;
+use ketch_channel::{Controller, DialedGauge, Gauge, Gauges, TransportKind};
 use libp2p::{
     Multiaddr, PeerId,
     core::{Endpoint, transport::PortUse},
@@ -21,7 +21,8 @@ use libp2p::{
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    connection::{CloseReason, Connection, Link, LinkState, Stream},
+    connection::{CloseReason, Connection, Link, LinkRoute, LinkState, Stream},
+    duplicates::Candidate,
     handler::Handler,
     task::Command,
 };
@@ -31,6 +32,11 @@ pub(super) struct Transfer {
     inbound: mpsc::Sender<(Connection, Stream)>,
     commands: mpsc::WeakSender<Command>,
     links: HashMap<ConnectionId, (Arc<Link>, watch::Sender<LinkState>)>,
+    /// What every connection is asked for.
+    asked: Option<Controller>,
+    gauges: Gauges,
+    /// The gauges of connections that are being dialed.
+    dialing: HashMap<ConnectionId, DialedGauge>,
 }
 
 /// A connection whose address names no transport of ours.
@@ -42,8 +48,17 @@ impl Transfer {
     pub(super) fn new(
         inbound: mpsc::Sender<(Connection, Stream)>,
         commands: mpsc::WeakSender<Command>,
+        asked: Option<Controller>,
+        gauges: Gauges,
     ) -> Self {
-        Self { inbound, commands, links: HashMap::new() }
+        Self { inbound, commands, links: HashMap::new(), asked, gauges, dialing: HashMap::new() }
+    }
+
+    /// Notes that a connection is being dialed, as soon as that was started.
+    pub(super) fn dialing(&mut self, id: ConnectionId) {
+        if let Some(gauge) = self.gauges.take_dialed() {
+            self.dialing.insert(id, gauge);
+        }
     }
 
     /// A handle of an established connection.
@@ -56,6 +71,18 @@ impl Transfer {
         self.links.keys().copied()
     }
 
+    /// The connections with a peer.
+    pub(super) fn candidates(&self, peer: &PeerId) -> Vec<Candidate<ConnectionId>> {
+        let with_peer = self.links.values().map(|(link, _)| link).filter(|link| link.route.peer == *peer);
+        with_peer
+            .map(|link| Candidate {
+                id: link.id,
+                dialed: link.route.dialed,
+                carries_streams: link.carries_streams(),
+            })
+            .collect()
+    }
+
     /// Notes what became known of a connection.
     pub(super) fn note(&mut self, id: ConnectionId, change: impl FnOnce(&mut LinkState)) {
         if let Some((_, state)) = self.links.get(&id) {
@@ -65,6 +92,7 @@ impl Transfer {
 
     /// Tells every holder that the connection has ended.
     pub(super) fn ended(&mut self, id: ConnectionId, reason: CloseReason) {
+        self.dialing.remove(&id);
         if let Some((_, state)) = self.links.remove(&id) {
             state.send_modify(|state| state.ended = Some(reason));
         }
@@ -74,11 +102,15 @@ impl Transfer {
         &mut self,
         id: ConnectionId,
         peer: PeerId,
+        dialed: bool,
         address: &Multiaddr,
+        gauge: Option<Gauge>,
     ) -> Result<Handler, ConnectionDenied> {
         let transport = TransportKind::of(address)
             .ok_or_else(|| ConnectionDenied::new(UnknownTransport(address.clone())))?;
-        let ends = Link::open(id, peer, without_peer(address), transport, self.commands.clone());
+        let address = without_peer(address);
+        let route = LinkRoute { peer, dialed, address, transport, asked: self.asked, gauge };
+        let ends = Link::open(id, route, self.commands.clone());
         self.links.insert(id, (ends.link.clone(), ends.state.clone()));
         Ok(Handler::new(ends, self.inbound.clone()))
     }
@@ -96,10 +128,11 @@ impl NetworkBehaviour for Transfer {
         &mut self,
         id: ConnectionId,
         peer: PeerId,
-        _: &Multiaddr,
+        local: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.add(id, peer, remote)
+        let gauge = self.gauges.take_accepted(local, remote);
+        self.add(id, peer, false, remote, gauge)
     }
 
     fn handle_established_outbound_connection(
@@ -107,10 +140,12 @@ impl NetworkBehaviour for Transfer {
         id: ConnectionId,
         peer: PeerId,
         remote: &Multiaddr,
-        _: Endpoint,
+        role: Endpoint,
         _: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.add(id, peer, remote)
+        let gauge = self.dialing.remove(&id).and_then(|dialed| dialed.gauge());
+        // Where both sides dial to get through, one of them plays the part of the listener.
+        self.add(id, peer, role.is_dialer(), remote, gauge)
     }
 
     fn on_swarm_event(&mut self, _: FromSwarm<'_>) {}

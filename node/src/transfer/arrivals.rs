@@ -1,8 +1,8 @@
-//! Sorts the streams that peers open: a control stream begins a session, a data stream goes to the session that
-//! it names, if the same peer runs it.
+//! Sorts the streams that peers open: a control stream begins a session, any other goes to the session that it
+//! names, if the same peer runs it.
 //!
-//! A session that awaits content calls [`Router::register`] before it tells the peer; its streams wait in order in
-//! [`DataStreams`]. What belongs to nothing is dropped, which resets it.
+//! A session that awaits content or connections calls [`Router::register`] before it tells the peer; its streams
+//! wait in order in [`SessionStreams`]. What belongs to nothing is dropped, which resets it.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use std::{
 };
 
 use ketch_protocol::{
-    io::StreamKind,
+    io::{DataForm, StreamKind},
     limits::{DATA_STREAMS, FILE_STREAMS, HELLO_TIMEOUT_S},
     message::SessionId,
 };
@@ -34,15 +34,15 @@ const UNSORTED: usize = 5 * UNSORTED_PER_PEER;
 /// Data streams that wait for their session beside the tasks that bring them.
 const WAITING_STREAMS: usize = 16;
 
-/// Which session takes the data streams of which peer. Clones share it.
+/// Which session takes the streams of which peer. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Router(Arc<Mutex<Routes>>);
 
-type Routes = HashMap<(PeerId, SessionId), mpsc::Sender<DataStream>>;
+type Routes = HashMap<(PeerId, SessionId), mpsc::Sender<SessionStream>>;
 
 impl Router {
-    /// Takes the data streams of a session from now on; `None` where one of this name runs already.
-    pub(super) fn register(&self, peer: PeerId, session: SessionId) -> Option<DataStreams> {
+    /// Takes the streams of a session from now on; `None` where one of this name runs already.
+    pub(super) fn register(&self, peer: PeerId, session: SessionId) -> Option<SessionStreams> {
         let mut routes = lock(&self.0);
         let route = (peer, session);
         if routes.contains_key(&route) {
@@ -50,10 +50,10 @@ impl Router {
         }
         let (deliver, streams) = mpsc::channel(WAITING_STREAMS);
         routes.insert(route, deliver);
-        Some(DataStreams { router: self.clone(), route, streams })
+        Some(SessionStreams { router: self.clone(), route, streams })
     }
 
-    async fn deliver(&self, peer: PeerId, session: SessionId, stream: DataStream) {
+    async fn deliver(&self, peer: PeerId, session: SessionId, stream: SessionStream) {
         let route = lock(&self.0).get(&(peer, session)).cloned();
         if let Some(deliver) = route {
             // A session that ended meanwhile has no use for it.
@@ -62,25 +62,34 @@ impl Router {
     }
 }
 
-/// A data stream that said what it is.
+/// A stream of a session that said what it is.
+#[derive(Debug)]
+pub(super) enum SessionStream {
+    /// It brings content.
+    Data(DataStream),
+    /// Its connection is to be one more of the session.
+    Join(Connection, Stream),
+}
+
+/// A stream that brings content.
 #[derive(Debug)]
 pub(super) struct DataStream {
+    pub(super) connection: Connection,
     pub(super) stream: Stream,
-    /// Whether it carries frames that are to be unpacked.
-    pub(super) compressed: bool,
+    pub(super) form: DataForm,
 }
 
-/// The data streams of one session. Once this is dropped those that come are reset.
+/// The streams of one session. Once this is dropped those that come are reset.
 #[derive(Debug)]
-pub(super) struct DataStreams {
+pub(super) struct SessionStreams {
     router: Router,
     route: (PeerId, SessionId),
-    streams: mpsc::Receiver<DataStream>,
+    streams: mpsc::Receiver<SessionStream>,
 }
 
-impl DataStreams {
+impl SessionStreams {
     /// The next one. Dropped while it waits, it loses none.
-    pub(super) async fn next(&mut self) -> DataStream {
+    pub(super) async fn next(&mut self) -> SessionStream {
         match self.streams.recv().await {
             Some(stream) => stream,
             // The router keeps the other end until this is dropped.
@@ -89,7 +98,7 @@ impl DataStreams {
     }
 }
 
-impl Drop for DataStreams {
+impl Drop for SessionStreams {
     fn drop(&mut self) {
         lock(&self.router.0).remove(&self.route);
     }
@@ -142,14 +151,15 @@ impl<'a> Arrivals<'a> {
             let limit = Duration::from_secs(HELLO_TIMEOUT_S);
             match timeout(limit, StreamKind::read(&mut stream)).await {
                 Ok(Ok(StreamKind::Control)) => Some((connection, stream)),
-                Ok(Ok(StreamKind::Data(session))) => {
-                    let stream = DataStream { stream, compressed: false };
-                    router.deliver(connection.peer(), session, stream).await;
+                Ok(Ok(StreamKind::Data(session, form))) => {
+                    let peer = connection.peer();
+                    let stream = DataStream { connection, stream, form };
+                    router.deliver(peer, session, SessionStream::Data(stream)).await;
                     None
                 }
-                Ok(Ok(StreamKind::Compressed(session))) => {
-                    let stream = DataStream { stream, compressed: true };
-                    router.deliver(connection.peer(), session, stream).await;
+                Ok(Ok(StreamKind::Join(session))) => {
+                    let peer = connection.peer();
+                    router.deliver(peer, session, SessionStream::Join(connection, stream)).await;
                     None
                 }
                 Ok(Err(_)) | Err(_) => None,

@@ -10,7 +10,7 @@ use ketch_protocol::{
     session::Stop,
 };
 
-use crate::tree::{Approved, Extras};
+use crate::tree::{Approved, Extras, Spared};
 
 /// Paths named to whoever wanted to remove too much: a dry run shows all.
 const PATHS_NAMED: usize = 8;
@@ -24,8 +24,8 @@ pub(super) struct Beside<I: Iterator> {
 
 impl<I: Iterator<Item = Entry>> Beside<I> {
     /// `own` in manifest order.
-    pub(super) fn new(own: I, removal: Removal) -> Self {
-        Self { own: own.peekable(), removal, extras: Extras::default() }
+    pub(super) fn new(own: I, removal: Removal, spared: Spared) -> Self {
+        Self { own: own.peekable(), removal, extras: Extras::sparing(spared) }
     }
 
     /// What the target has under the next announced path. Paths come in order.
@@ -46,7 +46,10 @@ impl<I: Iterator<Item = Entry>> Beside<I> {
 
     /// Removes nothing at this path or below.
     pub(super) fn spare(&mut self, path: &EntryPath) {
-        self.extras.spare(path);
+        match self.removal {
+            Removal::Nothing => {}
+            Removal::Extra { .. } => self.extras.spare(path),
+        }
     }
 
     /// All that only the target has, once everything was announced.
@@ -108,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_announced_is_found_and_the_rest_is_extra() {
-        let mut beside = Beside::new(own(&["a", "a/b", "a-b", "c", "d"]), ALL);
+        let mut beside = Beside::new(own(&["a", "a/b", "a-b", "c", "d"]), ALL, Spared::default());
         let found = ["a", "a/a", "c"].map(|text| beside.at(&path(text)).is_some());
         assert_eq!(found, [true, false, true]);
         let approved = beside.take_extras().approve(5, RemovalLimit::Entries(3)).unwrap();
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn an_empty_source_empties_nothing_unless_it_is_forced() {
-        let extras = || Beside::new(own(&["a"]), ALL).take_extras();
+        let extras = || Beside::new(own(&["a"]), ALL, Spared::default()).take_extras();
         let forced = Removal::Extra { limit: RemovalLimit::Default, force_empty: true };
         let judge = |removal, entries| {
             let listed = Totals { entries, ..Totals::default() };
@@ -142,9 +145,9 @@ mod tests {
 
     #[test]
     fn nothing_is_extra_where_nothing_is_removed_or_all_is_spared() {
-        let mut beside = Beside::new(own(&["a", "b"]), Removal::Nothing);
+        let mut beside = Beside::new(own(&["a", "b"]), Removal::Nothing, Spared::default());
         assert!(beside.take_extras().is_empty());
-        let mut beside = Beside::new(own(&["a", "a/b"]), ALL);
+        let mut beside = Beside::new(own(&["a", "a/b"]), ALL, Spared::default());
         beside.spare(&path("a"));
         assert_eq!(beside.take_extras().approve(2, RemovalLimit::Entries(0)).unwrap().count(), 0);
     }

@@ -4,25 +4,27 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread::available_parallelism,
     time::Duration,
 };
 
-use futures::{AsyncReadExt as _, AsyncWriteExt as _};
+use futures::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, future::try_join, io::WriteHalf};
 use ketch_protocol::{
-    io::{StreamKind, pump_out},
+    io::{DataForm, StreamKind, WriteBlock, read_acknowledged},
     message::{Compression, SessionId},
     record::compressed::Compressor,
 };
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
-    blocking,
+    BLOCKS_AT_A_TIME, Layout, blocking,
     known_tree::KnownTree,
+    ledger::{Excess, Ledger},
     lock,
     pace::{Pace, Paced},
-    pulse::Broken,
+    pulse::{Broken, LOSS_GRACE},
     queue::{Portion, Queue},
     reading::Reading,
 };
@@ -40,12 +42,22 @@ pub(super) struct Moved {
     pub(super) digest: AtomicU64,
 }
 
-/// Streams that share a bundle. Over QUIC a stream has a window of 1 MiB (a larger one can exceed the
-/// library's limit of out-of-order spans and kill the connection), so several are needed to fill a long
-/// path; over TCP all share one window and each only adds a thread that reads and writes files.
+/// Streams that share a bundle on the first connection of a session. Over QUIC a stream has a window of 1 MiB (a
+/// larger one can exceed the library's limit of out-of-order spans and kill the connection), so several are needed
+/// to fill a long path; over TCP all share one window and each only adds a thread that reads and writes files, which waits for a
+/// processor where there are fewer.
 pub(super) fn bundle_streams(transport: TransportKind) -> usize {
     match transport {
-        TransportKind::Tcp => 4,
+        TransportKind::Tcp => available_parallelism().map_or(2, usize::from).clamp(2, 4),
+        TransportKind::Quic => 8,
+    }
+}
+
+/// The same on each connection that joined. Over TCP two, so that one is written while the other is read for: the
+/// threads of the first connection are enough for the files.
+pub(super) fn bundle_streams_of_joined(transport: TransportKind) -> usize {
+    match transport {
+        TransportKind::Tcp => 2,
         TransportKind::Quic => 8,
     }
 }
@@ -53,7 +65,10 @@ pub(super) fn bundle_streams(transport: TransportKind) -> usize {
 /// What a data stream of a session needs.
 pub(super) struct DataOut {
     pub(super) connection: Connection,
+    /// Whether the session goes on when the connection is lost; the receiver then acknowledges what it took.
+    pub(super) spare: bool,
     pub(super) session: SessionId,
+    pub(super) layout: Layout,
     pub(super) queue: Arc<Queue>,
     pub(super) tree: KnownTree,
     pub(super) moved: Arc<Moved>,
@@ -61,29 +76,127 @@ pub(super) struct DataOut {
     pub(super) compression: Compression,
     /// How fast it crosses.
     pub(super) pace: Pace,
+    /// Of the files layout: the large portions that this connection carries at once.
+    pub(super) large: Arc<Semaphore>,
+    /// What was given to this stream and not acknowledged.
+    pub(super) ledger: Arc<Mutex<Ledger>>,
+}
+
+/// How a data stream ended.
+#[derive(Debug)]
+pub(super) enum DataEnd {
+    /// The session has, or it had nothing to do when its connection was lost.
+    Closed,
+    /// It broke, and the session is lost unless the reason is another.
+    Broken(Broken),
+    /// Its connection was lost, and the session goes on without: this has to be sent on another one.
+    Lost(Vec<Portion>),
 }
 
 impl DataOut {
-    /// Sends portions back to back on one stream until the session ends.
-    pub(super) async fn bundle(self) -> Result<(), Broken> {
-        let Some(portion) = self.queue.next(usize::MAX).await else { return Ok(()) };
-        let compress = self.compresses().await;
-        let mut stream = self.open(compress).await?;
-        let reading = self.reading(portion, compress)?;
-        pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::Portion)).await?;
-        end(stream).await
+    /// Sends portions until the session ends or the stream breaks.
+    pub(super) async fn run(self) -> DataEnd {
+        let sent = match self.layout {
+            Layout::Bundle => self.bundle().await,
+            Layout::Files => self.files().await,
+        };
+        let Err(Interrupted { broken, unread }) = sent else { return DataEnd::Closed };
+        if self.spare && timeout(LOSS_GRACE, self.connection.closed()).await.is_ok() {
+            return DataEnd::Lost(lock(&self.ledger).take_rest(unread));
+        }
+        DataEnd::Broken(broken)
+    }
+
+    /// Sends portions back to back on one stream.
+    async fn bundle(&self) -> Result<(), Interrupted> {
+        match self.unless_lost(self.queue.next(usize::MAX)).await {
+            Some(portion) => self.carry(portion, Next::Portion).await,
+            None => Ok(()),
+        }
     }
 
     /// Sends each file, or span of a large one, on a stream of its own.
-    pub(super) async fn files(self) -> Result<(), Broken> {
-        while let Some(portion) = self.queue.next(1).await {
-            // Each portion of a block or more costs its stream two blocks of memory on either side.
-            let _place = if portion.is_large() { self.queue.large_place().await } else { None };
-            let compress = self.compresses().await;
-            let mut stream = self.open(compress).await?;
-            let reading = self.reading(portion, compress)?;
-            pump_out(&mut stream, |block| self.fill(Arc::clone(&reading), block, Next::End)).await?;
-            end(stream).await?;
+    async fn files(&self) -> Result<(), Interrupted> {
+        while let Some((portion, _place)) = self.unless_lost(self.queue.next_file(&self.large)).await {
+            self.carry(portion, Next::End).await?;
+        }
+        Ok(())
+    }
+
+    /// What is next, or nothing once the connection is lost: nobody waits for work on one that the session goes on
+    /// without.
+    async fn unless_lost<T>(&self, next: impl Future<Output = Option<T>>) -> Option<T> {
+        tokio::select! {
+            next = next => next,
+            _reason = self.connection.closed(), if self.spare => None,
+        }
+    }
+
+    /// Sends a portion, and what follows it, on a new stream.
+    async fn carry(&self, portion: Portion, next: Next) -> Result<(), Interrupted> {
+        let unread = portion.segments();
+        if self.spare {
+            lock(&self.ledger).give(portion.clone());
+        }
+        let unopened = |broken| Interrupted { broken, unread };
+        let compress = self.compresses().await;
+        let stream = self.open(compress).await.map_err(unopened)?;
+        let mut reading = self.reading(compress).map_err(|error| unopened(error.into()))?;
+        reading.begin(portion);
+        let reading = Arc::new(Mutex::new(reading));
+        let Err(broken) = self.converse(stream, Arc::clone(&reading), next).await else { return Ok(()) };
+        // A thread may still be reading.
+        let unread = blocking(move || lock(&reading).unread()).await;
+        Err(Interrupted { broken, unread })
+    }
+
+    /// Sends what is read and hears what of it was taken, until the receiver ends its side, which says that it took
+    /// everything. A stream dropped before that is reset, and one that is short may be gone before its negotiation
+    /// was answered.
+    async fn converse(&self, stream: Stream, reading: Arc<Mutex<Reading>>, next: Next) -> Result<(), Broken> {
+        let (mut answers, content) = stream.split();
+        let mut carrying = Carrying {
+            content: self.pace.of(content),
+            reading,
+            block: WriteBlock::default(),
+            queue: Arc::clone(&self.queue),
+            moved: Arc::clone(&self.moved),
+            ledger: self.spare.then(|| Arc::clone(&self.ledger)),
+            next,
+        };
+        let sent = AtomicBool::new(false);
+        let send = async {
+            while carrying.begin_next().await {
+                let carried;
+                (carrying, carried) = blocking(move || {
+                    let carried = carrying.carry_blocks();
+                    (carrying, carried)
+                })
+                .await;
+                carried?;
+                carrying.block.write(&mut carrying.content).await?;
+            }
+            sent.store(true, Ordering::Relaxed);
+            Ok(carrying.content.close().await?)
+        };
+        let hear = async {
+            self.hear(&mut answers).await?;
+            // Where a connection is cut, its streams may seem to end.
+            let took_everything = sent.load(Ordering::Relaxed) && lock(&self.ledger).is_empty();
+            if took_everything { Ok(()) } else { Err(Broken("a data stream ended early".into())) }
+        };
+        try_join(send, hear).await.map(|((), ())| ())
+    }
+
+    /// Hears what the receiver took until it ends its side.
+    async fn hear(&self, answers: &mut (impl AsyncRead + Unpin)) -> Result<(), Broken> {
+        while let Some(segments) = read_acknowledged(answers).await? {
+            if !self.spare {
+                return Err(Broken("the receiver spoke on a data stream".into()));
+            }
+            lock(&self.ledger)
+                .acknowledge(segments)
+                .map_err(|Excess| Broken("the receiver acknowledged more than was sent".into()))?;
         }
         Ok(())
     }
@@ -99,52 +212,91 @@ impl DataOut {
         }
     }
 
-    async fn open(&self, compress: bool) -> Result<Paced<Stream>, Broken> {
+    async fn open(&self, compressed: bool) -> Result<Stream, Broken> {
         let mut stream = self.connection.open_stream().await.map_err(|error| Broken(error.to_string()))?;
-        let kind =
-            if compress { StreamKind::Compressed(self.session) } else { StreamKind::Data(self.session) };
-        kind.write(&mut stream).await?;
-        Ok(self.pace.of(stream))
+        let form = DataForm { compressed, acknowledged: self.spare };
+        StreamKind::Data(self.session, form).write(&mut stream).await?;
+        Ok(stream)
     }
 
-    fn reading(&self, portion: Portion, compress: bool) -> io::Result<Arc<Mutex<Reading>>> {
+    fn reading(&self, compress: bool) -> io::Result<Reading> {
         let compressor = compress.then(Compressor::new).transpose()?;
-        let mut reading = Reading::new(&self.tree, compressor);
-        reading.begin(portion);
-        Ok(Arc::new(Mutex::new(reading)))
+        Ok(Reading::new(&self.tree, compressor))
+    }
+}
+
+/// A stream and what reads what it carries. They go together to a thread that may block and back, so that a block
+/// is read, hashed and written on one processor while it is in its cache.
+struct Carrying {
+    content: Paced<WriteHalf<Stream>>,
+    reading: Arc<Mutex<Reading>>,
+    block: WriteBlock,
+    queue: Arc<Queue>,
+    moved: Arc<Moved>,
+    /// What was given to the stream, where what is not acknowledged may go on another.
+    ledger: Option<Arc<Mutex<Ledger>>>,
+    next: Next,
+}
+
+/// What follows a portion on its stream.
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    Portion,
+    End,
+}
+
+impl Carrying {
+    /// Waits until there is something to read; not once the stream has carried all that it is for.
+    async fn begin_next(&mut self) -> bool {
+        if !lock(&self.reading).is_idle() {
+            return true;
+        }
+        let portion = match self.next {
+            Next::Portion => self.queue.next(usize::MAX).await,
+            Next::End => None,
+        };
+        self.begin(portion)
     }
 
-    /// Fills the next block; `None` when there is nothing more to send on this stream.
-    async fn fill(
-        &self,
-        reading: Arc<Mutex<Reading>>,
-        mut block: Vec<u8>,
-        next: Next,
-    ) -> Result<Option<Vec<u8>>, Broken> {
-        block.clear();
-        while block.is_empty() {
-            if lock(&reading).is_idle() {
-                match next {
-                    Next::End => return Ok(None),
-                    Next::Portion => match self.queue.next(usize::MAX).await {
-                        Some(portion) => lock(&reading).begin(portion),
-                        None => return Ok(None),
-                    },
-                }
-            }
-            let reading = Arc::clone(&reading);
-            let read;
-            (block, read) = blocking(move || {
-                let read = lock(&reading).fill(&mut block);
-                (block, read)
-            })
-            .await;
-            let read = read?;
+    /// Begins what is next if it is there.
+    fn begin_next_now(&mut self) -> bool {
+        if !lock(&self.reading).is_idle() {
+            return true;
+        }
+        let portion = match self.next {
+            Next::Portion => self.queue.next_now(usize::MAX),
+            Next::End => None,
+        };
+        self.begin(portion)
+    }
+
+    fn begin(&mut self, portion: Option<Portion>) -> bool {
+        let Some(portion) = portion else { return false };
+        if let Some(ledger) = &self.ledger {
+            lock(ledger).give(portion.clone());
+        }
+        lock(&self.reading).begin(portion);
+        true
+    }
+
+    /// Reads blocks and writes them until the stream takes no more, which leaves a part of one to be written.
+    fn carry_blocks(&mut self) -> Result<(), Broken> {
+        for _ in 0..BLOCKS_AT_A_TIME {
+            let read = lock(&self.reading).fill(self.block.renew())?;
             self.moved.content.fetch_add(read.content, Ordering::Relaxed);
             self.moved.digest.fetch_add(read.digest, Ordering::Relaxed);
+            if !self.block.write_now(&mut self.content)? || !self.begin_next_now() {
+                break;
+            }
         }
-        Ok(Some(block))
+        Ok(())
     }
+}
+
+/// A data stream that broke, and how many segments of its last portion were not read by then.
+struct Interrupted {
+    broken: Broken,
+    unread: usize,
 }
 
 /// Whether a path is slow: its round trip is long, or not known by the time at which a short one would be.
@@ -156,23 +308,6 @@ async fn is_slow(peer: &Multiaddr, round_trip: impl Future<Output = Option<Durat
         Ok(known) => known.is_some_and(|round_trip| round_trip >= SLOW_ROUND_TRIP),
         Err(_unknown) => true,
     }
-}
-
-/// Ends a stream and waits for the receiver to end its side, which says that it took everything. A stream
-/// dropped before that is reset, and one that is short may be gone before its negotiation was answered.
-async fn end(mut stream: Paced<Stream>) -> Result<(), Broken> {
-    stream.close().await?;
-    match stream.read(&mut [0]).await? {
-        0 => Ok(()),
-        _ => Err(Broken("the receiver spoke on a data stream".into())),
-    }
-}
-
-/// What follows a portion on its stream.
-#[derive(Debug, Clone, Copy)]
-enum Next {
-    Portion,
-    End,
 }
 
 #[cfg(test)]

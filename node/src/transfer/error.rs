@@ -32,70 +32,9 @@ pub enum ConnectError {
     },
 }
 
-/// Why nothing, or not all, was received.
+/// Why a session with a peer that this side dials did not come to its end.
 #[derive(Debug, thiserror::Error)]
-pub enum ReceiveError {
-    /// The destination can't be written.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// The destination can't be looked at.
-    #[error("looking at the destination")]
-    LookAtTarget(#[source] io::Error),
-    /// The ticket has no address for the transport.
-    #[error("the ticket has no address {}", over(*transport))]
-    NoAddress {
-        /// What was asked for.
-        transport: Option<TransportKind>,
-    },
-    /// The sender could not be reached.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The session ended early.
-    #[error("{error}")]
-    Session {
-        /// Why.
-        error: SessionError,
-        /// What is kept of large files for the next try.
-        unfinished: Unfinished,
-    },
-    /// Stopped before a session began.
-    #[error("interrupted")]
-    Interrupted,
-    /// The system gave no random numbers.
-    #[error("making a session id")]
-    Random(#[source] getrandom::Error),
-}
-
-fn over(transport: Option<TransportKind>) -> String {
-    transport.map_or_else(|| "that can be dialed".into(), |transport| format!("for {transport}"))
-}
-
-/// Why a target does not have what its source has.
-#[derive(Debug, thiserror::Error)]
-pub enum SyncError {
-    /// The source can't be opened.
-    #[error("cannot open {}", show(.path))]
-    Source {
-        /// What was named.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Another directory is in the place of the source, for whose sake nothing is removed.
-    #[error("{} is not the directory that was synced before: another one is in its place, so nothing is removed", show(.path))]
-    OtherSource {
-        /// What was named.
-        path: PathBuf,
-    },
-    /// The tree on this side can't be listed as it was asked for.
-    #[error(transparent)]
-    Tree(#[from] OpenError),
-    /// The target can't be written.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// The target can't be looked at.
-    #[error("looking at the target")]
-    LookAtTarget(#[source] io::Error),
+pub enum DialedError {
     /// The peer could not be reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -113,6 +52,61 @@ pub enum SyncError {
     /// The system gave no random numbers.
     #[error("making a session id")]
     Random(#[source] getrandom::Error),
+}
+
+/// Why nothing, or not all, was received.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// The destination can't be written.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The destination can't be looked at.
+    #[error("looking at the destination")]
+    LookAtTarget(#[source] io::Error),
+    /// The ticket has no address for the transport.
+    #[error("the ticket has no address {}", over(*transport))]
+    NoAddress {
+        /// What was asked for.
+        transport: Option<TransportKind>,
+    },
+    /// The session did not come to its end.
+    #[error(transparent)]
+    Dialed(#[from] DialedError),
+}
+
+fn over(transport: Option<TransportKind>) -> String {
+    transport.map_or_else(|| "that can be dialed".into(), |transport| format!("for {transport}"))
+}
+
+/// Why a target does not have what its source has.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The source can't be opened.
+    #[error("cannot open {}", show(.path))]
+    Source {
+        /// What was named.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The source lies elsewhere than before, and for its sake nothing is removed.
+    #[error("{} lies on another file system than what was synced before, so nothing is removed", show(.path))]
+    OtherSource {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// The tree on this side can't be listed as it was asked for.
+    #[error(transparent)]
+    Tree(#[from] OpenError),
+    /// The target can't be written.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The target can't be looked at.
+    #[error("looking at the target")]
+    LookAtTarget(#[source] io::Error),
+    /// The session did not come to its end.
+    #[error(transparent)]
+    Dialed(#[from] DialedError),
 }
 
 /// Why an offer ended without its uses being spent.

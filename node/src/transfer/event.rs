@@ -3,14 +3,21 @@
 use std::{fmt, time::Duration};
 
 use ketch_protocol::{
-    message::{Counts, Fate, Place, Totals},
+    message::{Counts, Fate, Fill, Place, Totals},
     path::EntryPath,
     problem::Problem,
-    session::{SessionError, receiver::Answer},
+    session::{
+        SessionError,
+        receiver::{Answer, Outcome},
+    },
 };
 use tokio::sync::oneshot;
 
-use crate::swarm::{Connection, Multiaddr, PeerId, TransportKind};
+use super::channel::{ChannelReport, effective};
+use crate::swarm::{Connection, Controller, Effective, Multiaddr, PeerId, TransportKind};
+
+/// Names shown to a person who is asked; the rest is counted.
+const NAMES_SHOWN: usize = 20;
 
 /// Something happened in a transfer.
 #[derive(Debug)]
@@ -32,6 +39,8 @@ pub enum Event {
         place: Place,
         /// What it does there.
         direction: Direction,
+        /// Whether it only asks what it would do.
+        preview: bool,
     },
     /// An entry of the target was changed; in a preview, it would have been.
     Changed {
@@ -107,6 +116,24 @@ impl Change {
             Fate::Kept | Fate::Skipped => None,
         }
     }
+
+    /// What an outcome changes, if anything.
+    pub(super) fn of_outcome(outcome: &Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Created => Some(Self::Created),
+            Outcome::Updated => Some(Self::Updated),
+            Outcome::Described => Some(Self::Described),
+            Outcome::Kept
+            | Outcome::Skipped
+            | Outcome::Problem(_)
+            | Outcome::Content
+            | Outcome::ContentAgain
+            | Outcome::Digest
+            | Outcome::Delta
+            | Outcome::Needs(_)
+            | Outcome::Parts { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for Change {
@@ -138,6 +165,10 @@ pub struct Route {
     pub transport: TransportKind,
     /// Its address on this connection.
     pub address: Multiaddr,
+    /// The congestion controller that was asked for on this side.
+    pub asked: Option<Controller>,
+    /// What this side has; `None` where its transport does not tell.
+    pub effective: Option<Effective>,
 }
 
 impl Route {
@@ -147,6 +178,8 @@ impl Route {
             peer: connection.peer(),
             transport: connection.transport(),
             address: connection.remote_address().clone(),
+            asked: connection.asked_controller(),
+            effective: effective(connection),
         }
     }
 }
@@ -164,6 +197,16 @@ pub struct Consultation {
     pub reply: oneshot::Sender<Answer>,
 }
 
+impl Consultation {
+    /// The first names, those with a component that begins with a dot before all others.
+    pub(super) fn names_of<'a>(paths: impl Iterator<Item = &'a EntryPath>) -> Vec<EntryPath> {
+        let is_hidden = |path: &&EntryPath| path.components().any(|component| component[0] == b'.');
+        let (mut hidden, plain): (Vec<_>, Vec<_>) = paths.partition(is_hidden);
+        hidden.extend(plain);
+        hidden.into_iter().take(NAMES_SHOWN).cloned().collect()
+    }
+}
+
 /// How far a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
@@ -179,6 +222,17 @@ pub struct Progress {
     pub found_bytes: u64,
 }
 
+/// How many connections a session had, the first included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// How many were asked for.
+    pub asked: usize,
+    /// How many were made.
+    pub made: usize,
+    /// How many of these were lost on the way.
+    pub lost: usize,
+}
+
 /// What a session came to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
@@ -188,13 +242,41 @@ pub struct Report {
     pub moved_bytes: u64,
     /// Bytes that were there already: found equal, or left by an earlier session and checked.
     pub found_bytes: u64,
-    /// In a preview, bytes of content that would have crossed.
-    pub planned_bytes: u64,
-    /// Problems with entries that changed or vanished while they were read.
-    pub unsettled: u64,
+    /// Of a preview, bytes of content that would have crossed: nothing was done, and what is counted is what would be.
+    pub planned_bytes: Option<u64>,
+    /// Entries that changed or vanished while they were read.
+    pub unsettled: Unsettled,
+    /// The connections that carried it.
+    pub connections: ConnectionCounts,
     /// From the first hello, or from a person's consent, until every file had its final name.
     pub ready: Duration,
     /// From then until everything was as durable as asked; the sender takes the word of the
     /// receiver for it.
     pub durable: Duration,
+    /// What the connection was asked for, and got.
+    pub channel: ChannelReport,
+}
+
+/// Entries that changed or vanished while they were read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unsettled {
+    /// How many.
+    pub entries: u64,
+    /// Their names, as many as an ask can hold.
+    pub names: Vec<EntryPath>,
+    fill: Fill,
+}
+
+impl Unsettled {
+    /// Takes note of a problem, if it is one of these.
+    pub(super) fn note(&mut self, problem: &Problem) {
+        if !problem.cause.is_unsettled() {
+            return;
+        }
+        self.entries += 1;
+        if !self.fill.is_full() {
+            self.fill.add_name(&problem.path);
+            self.names.push(problem.path.clone());
+        }
+    }
 }

@@ -8,8 +8,12 @@ use std::{
 use ketch_protocol::{
     limits::VERSION,
     manifest::{Entry, EntryKind},
-    message::{Hashes, Message, Place, Policy, Propose, Rules, RulesError, Selection, SessionId, encode},
+    message::{
+        Connections, DiskId, Hashes, Message, Place, Policy, Propose, Removal, Rules, RulesError, Selection,
+        SessionId, encode,
+    },
     path::EntryPath,
+    problem::{Cause, Problem},
     session::receiver::Agreed,
 };
 
@@ -34,8 +38,33 @@ pub(super) struct KnownTree {
     root: Option<RootIdentity>,
     /// Whether a session that ends well makes its root the known one, whatever was known before.
     marks_root: bool,
+    /// What it is made the same as, where that is elsewhere.
+    from: Option<SourceDisk>,
+    /// What changed or vanished in the session before.
+    missed: Arc<[EntryPath]>,
     /// What its last scan found gone.
     gone: Arc<Mutex<Gone>>,
+}
+
+/// The source of a target, as far as its place tells.
+#[derive(Debug, Clone, Copy)]
+struct SourceDisk {
+    pair: PairKey,
+    /// Where it lay before.
+    known: Option<DiskId>,
+    /// Where it lies now.
+    now: Option<DiskId>,
+    marking: Marking,
+}
+
+/// Whether a session that ends well makes the place of its source the known one.
+#[derive(Debug, Clone, Copy)]
+enum Marking {
+    Never,
+    /// If none was known.
+    First,
+    /// Whatever was known before.
+    Always,
 }
 
 /// How a session ended, as far as its trees are concerned.
@@ -68,6 +97,8 @@ impl KnownTree {
             pair: None,
             root,
             marks_root: false,
+            from: None,
+            missed: Arc::default(),
             gone: Arc::default(),
         })
     }
@@ -75,8 +106,8 @@ impl KnownTree {
     /// What is offered by a ticket: all of it, and nothing is kept.
     pub(super) fn offered(source: Source) -> Self {
         let (filter, selection) = (Filter::default(), Selection::default());
-        let (pair, root, gone) = (None, None, Arc::default());
-        Self { source, index: None, filter, selection, pair, root, marks_root: false, gone }
+        let (pair, root, from, missed, gone) = (None, None, None, Arc::default(), Arc::default());
+        Self { source, index: None, filter, selection, pair, root, marks_root: false, from, missed, gone }
     }
 
     /// Lists it.
@@ -98,7 +129,21 @@ impl KnownTree {
         let catalogued = catalogue(&self.source, index, &self.selection, filter, salt, || true)?;
         let mut catalogued = catalogued.expect("it is wanted to the end");
         *lock(&self.gone) = std::mem::take(&mut catalogued.gone);
+        catalogued.problems.extend(self.missing());
         Ok(catalogued)
+    }
+
+    /// Takes up a session in which entries changed or vanished: each that is missing when it is listed is named.
+    pub(super) fn expecting(self, missed: &[EntryPath]) -> Self {
+        Self { missed: missed.into(), ..self }
+    }
+
+    /// What is missing of that.
+    pub(super) fn missing(&self) -> Vec<Problem> {
+        // Nobody learns whether there is what its owner leaves out.
+        let listed = self.missed.iter().filter(|path| !is_protected(&self.filter, path));
+        let missing = listed.filter(|path| self.source.lacks(path));
+        missing.map(|path| Problem::new(path.clone(), Cause::Vanished, "it did not come back")).collect()
     }
 
     /// Says what it is compared with, and on what terms.
@@ -109,11 +154,36 @@ impl KnownTree {
             place: place.clone(),
             selection: selection.clone(),
             policy: policy.clone(),
+            connections: Connections::ONE,
+            // It changes nothing of what the two hold.
+            controller: None,
         };
         let terms = encode(&Message::Propose(terms));
-        let pair =
-            PairKey::new(&peer.to_bytes(), place.share.as_str().as_bytes(), place.path.as_ref(), &terms);
-        Self { pair: Some(pair), ..self }
+        Self { pair: Some(pair_key(peer, place, &terms)), ..self }
+    }
+
+    /// Says what it is made the same as, of which it remembers where it lay.
+    pub(super) fn made_from(self, peer: PeerId, place: &Place, policy: &Policy) -> Self {
+        let pair = pair_key(peer, place, b"");
+        let known = self.index.as_ref().and_then(|index| index.disk(&pair));
+        let marking = match (policy.preview, policy.removal) {
+            (true, _) => Marking::Never,
+            (false, Removal::Nothing) => Marking::First,
+            (false, Removal::Extra { .. }) => Marking::Always,
+        };
+        Self { from: Some(SourceDisk { pair, known, now: None, marking }), ..self }
+    }
+
+    /// Says where its source lies; whether that is elsewhere than before.
+    pub(super) fn comes_from(&mut self, disk: Option<DiskId>) -> bool {
+        let Some(from) = &mut self.from else { return false };
+        from.now = disk;
+        from.known.zip(disk).is_some_and(|(known, now)| known != now)
+    }
+
+    /// On what it lies.
+    pub(super) fn lies_on(&self) -> Option<DiskId> {
+        self.root.map(RootIdentity::disk)
     }
 
     /// The roots of the two when nothing was to be done.
@@ -127,8 +197,7 @@ impl KnownTree {
         Self { marks_root, ..self }
     }
 
-    /// Whether its root is another directory than the known one: another disk, or what lies below one that is not
-    /// mounted.
+    /// Whether its root lies elsewhere than the known one: on another disk, or below one that is not mounted.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.known_root().is_some_and(|known| Some(known) != self.root)
     }
@@ -149,6 +218,7 @@ impl KnownTree {
             Ended::Complete(agreed) => Changes {
                 gone: if is_all { gone } else { Gone::default() },
                 agreed: self.pair.zip(agreed.filter(|agreed| self.agreed() != Some(*agreed))),
+                disk: self.from.and_then(SourceDisk::learnt),
                 root: self.root.filter(|_| known.is_none() || (self.marks_root && known != self.root)),
             },
         };
@@ -170,6 +240,22 @@ impl KnownTree {
             attributes: self.selection.attributes,
         }
     }
+}
+
+impl SourceDisk {
+    /// Where the source lies, if that is to be remembered from now on.
+    fn learnt(self) -> Option<(PairKey, DiskId)> {
+        let is_new = match self.marking {
+            Marking::Never => false,
+            Marking::First => self.known.is_none(),
+            Marking::Always => self.known != self.now,
+        };
+        self.now.filter(|_| is_new).map(|now| (self.pair, now))
+    }
+}
+
+fn pair_key(peer: PeerId, place: &Place, terms: &[u8]) -> PairKey {
+    PairKey::new(&peer.to_bytes(), place.share.as_str().as_bytes(), place.path.as_ref(), terms)
 }
 
 /// What takes part in a tree: neither `selection` nor its owner leave it out.
@@ -246,6 +332,13 @@ mod tests {
         !tree.index.as_ref().unwrap().reader(now()).gone().is_empty()
     }
 
+    /// Makes it so that a tree lay on another disk before.
+    fn know_another_disk(tree: &KnownTree) {
+        let file_system = tree.root.unwrap().file_system + 1;
+        let root = Some(RootIdentity { file_system });
+        tree.index.as_ref().unwrap().fold(&Changes { root, ..Changes::default() });
+    }
+
     #[test]
     fn files_that_are_gone_are_forgotten_unless_they_are_left_out_or_the_disk_is_another() {
         let folder = tempfile::tempdir().unwrap();
@@ -257,18 +350,28 @@ mod tests {
         compare(&open(folder.path(), &indexes, &["a".into()]));
         assert!(knows_any(&tree), "what is left out is known on");
 
-        fs::rename(&root, folder.path().join("elsewhere")).unwrap();
-        fs::create_dir(&root).unwrap();
+        know_another_disk(&tree);
         let other = open(folder.path(), &indexes, &[]);
-        assert!(other.is_elsewhere() && !tree.is_elsewhere());
+        assert!(other.is_elsewhere());
         compare(&other);
         assert!(knows_any(&tree), "what another disk does not have is known on");
 
-        fs::remove_dir(&root).unwrap();
-        fs::rename(folder.path().join("elsewhere"), &root).unwrap();
+        compare(&open(folder.path(), &indexes, &[]).marking_root(true));
         fs::remove_file(root.join("a")).unwrap();
         compare(&open(folder.path(), &indexes, &[]));
         assert!(!knows_any(&tree));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_unless_it_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("tree")).unwrap();
+        fs::write(folder.path().join("tree/there"), "").unwrap();
+        let missed = ["gone", "there", "there/below", "left/out"];
+        let missed = missed.map(|name| EntryPath::parse(name.as_bytes()).unwrap());
+        let tree = open(folder.path(), &indexes(folder.path()), &["left".into()]).expecting(&missed);
+        let named: Vec<_> = tree.catalogue().unwrap().problems.into_iter().map(|found| found.path).collect();
+        assert_eq!(named, [missed[0].clone(), missed[2].clone()]);
     }
 
     #[test]
@@ -277,8 +380,7 @@ mod tests {
         let (root, indexes) = (folder.path().join("tree"), indexes(folder.path()));
         fs::create_dir(&root).unwrap();
         compare(&open(folder.path(), &indexes, &[]));
-        fs::rename(&root, folder.path().join("elsewhere")).unwrap();
-        fs::create_dir(&root).unwrap();
+        know_another_disk(&open(folder.path(), &indexes, &[]));
         compare(&open(folder.path(), &indexes, &[]));
         assert!(open(folder.path(), &indexes, &[]).is_elsewhere());
         open(folder.path(), &indexes, &[]).marking_root(true).fold(Ended::Early);

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 const FULL_BYTES: usize = 256 * 1024;
 
 /// How long the end of a session may wait for the other side to take the last words.
-const LAST_WORDS: Duration = Duration::from_millis(800);
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(800);
 
 /// Reads and writes control messages. Writing never keeps anyone waiting, so two sides that speak at once
 /// can't block each other.

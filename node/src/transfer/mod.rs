@@ -8,6 +8,7 @@
 
 mod arrivals;
 mod beside;
+mod channel;
 mod checkpoints;
 mod connect;
 mod data_in;
@@ -17,7 +18,9 @@ mod describing;
 mod error;
 mod event;
 mod known_tree;
+mod ledger;
 mod line;
+mod links;
 mod listing;
 mod moves;
 mod offer;
@@ -40,18 +43,23 @@ mod store;
 mod storing;
 mod sync;
 mod targets;
+mod wish;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ketch_protocol::message::SessionId;
 
-pub use error::{ConnectError, OfferError, ReceiveError, ServeError, SyncError};
-pub use event::{Change, Consultation, Direction, Event, Progress, Report, Route, ServeEvent};
+pub use channel::ChannelReport;
+pub use error::{ConnectError, DialedError, OfferError, ReceiveError, ServeError, SyncError};
+pub use event::{
+    Change, ConnectionCounts, Consultation, Direction, Event, Progress, Report, Route, ServeEvent, Unsettled,
+};
 pub use known_tree::OpenError;
 pub use offer::{OfferRequest, offer};
 pub use receive::{ReceiveRequest, receive};
 pub use serve::serve;
 pub use sync::{SyncRequest, sync};
+pub use wish::ConnectionWish;
 
 /// How files are laid on data streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,6 +70,10 @@ pub enum Layout {
     /// A stream for each file.
     Files,
 }
+
+/// Blocks that a thread moves before it gives its stream back, however many follow: a session that ends need not
+/// wait for more, and what the hand-over costs is small beside them.
+const BLOCKS_AT_A_TIME: usize = 16;
 
 /// Runs blocking work on the runtime's bounded pool of threads. A panic there goes on here.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ketch_protocol::{
-    message::{Ask, Claim, Counts, TargetView, Totals},
+    message::{Ask, Claim, Connections, Counts, TargetView, Totals},
     problem::Reason,
     session::SessionError,
 };
@@ -47,6 +47,8 @@ pub struct OfferRequest {
     pub source: Source,
     /// How files are laid on streams.
     pub layout: Layout,
+    /// Most connections of one session.
+    pub connections: Connections,
 }
 
 /// Answers peers until the uses are spent; the accounts of the sessions that spent them. Cancelling `stop`
@@ -57,7 +59,7 @@ pub async fn offer(
     events: &mpsc::Sender<Event>,
     stop: &CancellationToken,
 ) -> Result<Vec<Counts>, OfferError> {
-    let OfferRequest { offer, source, layout } = request;
+    let OfferRequest { offer, source, layout, connections } = request;
     let estimate = Arc::default();
     start_counting(source.clone(), Arc::clone(&estimate), events.clone());
     let offering = Offering {
@@ -65,6 +67,8 @@ pub async fn offer(
         offer: Arc::new(Mutex::new(offer)),
         source,
         layout,
+        connections,
+        router: Router::default(),
         estimate,
         events: events.clone(),
         admitted: Arc::default(),
@@ -82,6 +86,9 @@ struct Offering {
     single: bool,
     source: Source,
     layout: Layout,
+    /// Most connections of one session.
+    connections: Connections,
+    router: Router,
     /// What the tree was counted to be, once it was.
     estimate: Arc<OnceLock<Totals>>,
     events: mpsc::Sender<Event>,
@@ -108,8 +115,7 @@ impl Offering {
         inbound: &mut Inbound,
         stop: &CancellationToken,
     ) -> Result<Vec<Counts>, OfferError> {
-        // Content is of no use to a sender: nothing is registered, so data streams are reset.
-        let mut arrivals = Arrivals::new(inbound, Router::default());
+        let mut arrivals = Arrivals::new(inbound, self.router.clone());
         let mut expiry = pin!(expire(lock(&self.offer).expires_s()));
         let mut expired = false;
         while !expired || !lock(&self.admitted).is_empty() {
@@ -149,7 +155,8 @@ impl Offering {
             stop: own_stop.clone(),
         };
         let sending =
-            Sending::new(connection, self.layout, sending::Judge::Offer(judge), self.events.clone());
+            Sending::new(connection, self.layout, sending::Judge::Offer(judge), self.events.clone())
+                .taking(self.router.clone(), self.connections);
         self.sessions.spawn(async move {
             let outcome = sending.run(Line::new(stream), &own_stop).await;
             drop(place);
@@ -209,7 +216,7 @@ impl Judge {
     pub(super) fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
         self.reserve(ask).map_err(|error| Denial::Silent(error.to_string()))?;
         let tree = KnownTree::offered(self.source.clone());
-        Ok(Admission { tree, estimate: self.estimate.get().copied() })
+        Ok(Admission { tree, estimate: self.estimate.get().copied(), disk: None })
     }
 
     fn reserve(&self, ask: &Ask) -> Result<(), AdmitError> {

@@ -22,7 +22,7 @@ use super::{
     registry::{self, Awaited, Incoming},
     store::{EndCause, Store, Stored, await_content},
 };
-use crate::tree::{Approved, Link, Plan, Trouble};
+use crate::tree::{Approved, Link, Plan, Spared, Trouble};
 
 /// Paths that are told to be removed at a time.
 const REMOVED_AT_A_TIME: usize = 1_024;
@@ -72,10 +72,11 @@ pub(super) struct Task {
 
 /// Plans one batch after another until the session ends or everything is in place.
 pub(super) fn plan_all(task: Task, mut orders: mpsc::UnboundedReceiver<Order>, report: &mpsc::Sender<Work>) {
-    let (comparison, mut next) = Comparison::receive(&mut orders);
+    let (mut comparison, mut next) = Comparison::receive(&mut orders);
+    let spared = std::mem::take(&mut comparison.spared);
     let mut planning = Planning {
         space: Space { free_bytes: task.free_bytes, needed_bytes: 0 },
-        beside: comparison.beside(task.removal),
+        beside: comparison.beside(task.removal, spared),
         moves: comparison.moves(task.find_moves),
         task,
         own_entries: comparison.own_entries,
@@ -95,7 +96,8 @@ pub(super) fn plan_all(task: Task, mut orders: mpsc::UnboundedReceiver<Order>, r
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     narrowing: Option<Box<Narrowing>>,
-    spared: Vec<EntryPath>,
+    /// What may not be removed.
+    pub(super) spared: Spared,
     /// Entries of the target before the session.
     pub(super) own_entries: u64,
 }
@@ -107,7 +109,7 @@ impl Comparison {
         loop {
             match orders.blocking_recv() {
                 // The sender's problems come before the comparison.
-                Some(Order::Spare(path)) => heard.spared.push(path),
+                Some(Order::Spare(path)) => heard.spared.add(&path),
                 Some(Order::Compared { narrowing, own_entries }) => {
                     (heard.narrowing, heard.own_entries) = (narrowing, own_entries);
                 }
@@ -119,11 +121,9 @@ impl Comparison {
     }
 
     /// What the target has beside what is announced.
-    pub(super) fn beside(&self, removal: Removal) -> Beside<impl Iterator<Item = Entry>> {
+    pub(super) fn beside(&self, removal: Removal, spared: Spared) -> Beside<impl Iterator<Item = Entry>> {
         let own = self.narrowing.iter().flat_map(|narrowing| narrowing.unmatched_entries());
-        let mut beside = Beside::new(own, removal);
-        self.spared.iter().for_each(|path| beside.spare(path));
-        beside
+        Beside::new(own, removal, spared)
     }
 
     /// What may be found again under other names.

@@ -40,8 +40,9 @@ pub(super) fn preview_all(
     mut orders: mpsc::UnboundedReceiver<Order>,
     report: &mpsc::Sender<Work>,
 ) {
-    let (comparison, mut next) = Comparison::receive(&mut orders);
-    let beside = comparison.beside(previewed.removal);
+    let (mut comparison, mut next) = Comparison::receive(&mut orders);
+    let spared = std::mem::take(&mut comparison.spared);
+    let beside = comparison.beside(previewed.removal, spared);
     let moves = comparison.moves(previewed.find_moves);
     let mut preview = Preview { previewed, beside, moves, own_entries: comparison.own_entries };
     while let Some(order) = next {

@@ -12,6 +12,10 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How long after a data stream broke the control stream may still bring the reason.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How long after a data stream broke it may take until its connection is known to be lost. A stream that breaks on a
+/// connection that lives is a matter of the whole session.
+pub(super) const LOSS_GRACE: Duration = Duration::from_secs(5);
+
 #[derive(Debug)]
 pub(super) struct Pulse {
     ticks: Interval,

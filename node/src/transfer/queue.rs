@@ -11,7 +11,8 @@ use std::{
 
 use ketch_protocol::{
     hash::ContentHash,
-    limits::{BATCH_ENTRIES, BLOCK_BYTES, DATA_STREAMS, WHOLE_BYTES},
+    limits::{BATCH_ENTRIES, BLOCK_BYTES, WHOLE_BYTES},
+    manifest::EntryId,
     message::Run,
     problem::Problem,
     record::segment::Span,
@@ -24,11 +25,10 @@ use crate::tree::SourceFile;
 
 /// Jobs of one session, shared by its data streams. The protocol bounds them: a job is of an open entry, and
 /// each is wanted [`ketch_protocol::limits::WANTS_PER_SPAN`] times a span at the most.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Notify,
-    large: Semaphore,
 }
 
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl LargeFile {
 }
 
 /// What one stream reads next.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Portion {
     /// Files that cross as one segment each: many small ones, or one.
     Files(Vec<Job>),
@@ -120,8 +120,62 @@ pub(super) enum Portion {
 }
 
 impl Portion {
+    /// How many segments it becomes.
+    pub(super) fn segments(&self) -> usize {
+        match self {
+            Self::Files(files) => files.len(),
+            Self::Span(..) | Self::Recipe(_) => 1,
+            Self::Bytes(_, runs, _) => runs.len(),
+        }
+    }
+
+    /// What is left of it behind the first `segments`, if anything.
+    pub(super) fn behind(self, segments: usize) -> Option<Self> {
+        if segments >= self.segments() {
+            return None;
+        }
+        Some(match self {
+            Self::Files(mut files) => Self::Files(files.split_off(segments)),
+            Self::Bytes(file, mut runs, part) => Self::Bytes(file, runs.split_off(segments), part),
+            whole @ (Self::Span(..) | Self::Recipe(_)) => whole,
+        })
+    }
+
+    /// Notes that all of it but the last `unread` segments was read, and has to be read again.
+    pub(super) fn forget_read(&self, unread: usize) {
+        if let Self::Span(file, ..) | Self::Bytes(file, ..) = self {
+            let read = self.segments().saturating_sub(unread) as u64;
+            file.unread.fetch_add(read, Ordering::AcqRel);
+        }
+    }
+
+    /// What of it concerns entries that are still open.
+    pub(super) fn of_open(self, is_open: impl Fn(EntryId) -> bool) -> Option<Self> {
+        match self {
+            Self::Files(mut files) => {
+                files.retain(|job| is_open(job.id));
+                (!files.is_empty()).then_some(Self::Files(files))
+            }
+            Self::Recipe(job) => is_open(job.id).then_some(Self::Recipe(job)),
+            Self::Span(file, span, need) => is_open(file.job.id).then_some(Self::Span(file, span, need)),
+            Self::Bytes(file, runs, part) => is_open(file.job.id).then_some(Self::Bytes(file, runs, part)),
+        }
+    }
+
+    fn into_pending(self) -> Vec<Pending> {
+        match self {
+            Self::Files(files) => files.into_iter().map(Pending::Whole).collect(),
+            Self::Span(file, span, need) => {
+                let spans = [(Run { first: span.index(), count: 1 }, need)].into();
+                vec![Pending::Large { file, spans }]
+            }
+            Self::Recipe(job) => vec![Pending::Recipe(job)],
+            Self::Bytes(file, runs, part) => vec![Pending::Bytes { file, runs: runs.into(), part }],
+        }
+    }
+
     /// Whether it fills a block or more.
-    pub(super) fn is_large(&self) -> bool {
+    fn is_large(&self) -> bool {
         match self {
             Self::Files(files) => files.iter().any(|job| job.entry.size() >= BLOCK_BYTES as u64),
             Self::Span(..) | Self::Recipe(_) => true,
@@ -130,22 +184,25 @@ impl Portion {
     }
 }
 
-impl Default for Queue {
-    fn default() -> Self {
-        let large = Semaphore::new(DATA_STREAMS as usize);
-        Self { state: Mutex::default(), changed: Notify::new(), large }
-    }
-}
-
 impl Queue {
-    /// A place among the few large portions that are sent at once; `None` only once the session is over.
-    pub(super) async fn large_place(&self) -> Option<SemaphorePermit<'_>> {
-        self.large.acquire().await.ok()
-    }
-
     /// Appends jobs.
     pub(super) fn push(&self, jobs: Vec<Job>) {
         self.lock().jobs.extend(jobs.into_iter().map(pending));
+        self.changed.notify_waiters();
+    }
+
+    /// Puts portions that were handed out before all others.
+    pub(super) fn put_back(&self, portions: Vec<Portion>) {
+        let mut state = self.lock();
+        if state.closed {
+            return;
+        }
+        for pending in
+            portions.into_iter().flat_map(Portion::into_pending).collect::<Vec<_>>().into_iter().rev()
+        {
+            state.jobs.push_front(pending);
+        }
+        drop(state);
         self.changed.notify_waiters();
     }
 
@@ -156,6 +213,11 @@ impl Queue {
         state.jobs.clear();
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// The next portion, of at most `files` files, if there is one.
+    pub(super) fn next_now(&self, files: usize) -> Option<Portion> {
+        take_portion(&mut self.lock().jobs, files)
     }
 
     /// The next portion, of at most `files` files; waits for one. `None` once closed.
@@ -178,8 +240,55 @@ impl Queue {
         }
     }
 
+    /// The next portion, of at most one file; waits for one. `None` once closed.
+    ///
+    /// A portion of a block or more costs its stream two blocks of memory on either side, so it takes one of the
+    /// places in `large`. It is left to others while all are taken.
+    pub(super) async fn next_file<'a>(
+        &self,
+        large: &'a Semaphore,
+    ) -> Option<(Portion, Option<SemaphorePermit<'a>>)> {
+        let mut place = None;
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let is_large = {
+                let mut state = self.lock();
+                if state.closed {
+                    return None;
+                }
+                let is_large = state.jobs.front().is_some_and(Pending::is_large);
+                place = place.filter(|_| is_large).or_else(|| large.try_acquire().ok().filter(|_| is_large));
+                if (place.is_some() || !is_large)
+                    && let Some(portion) = take_portion(&mut state.jobs, 1)
+                {
+                    let place = place.filter(|_| portion.is_large());
+                    return Some((portion, place));
+                }
+                is_large
+            };
+            tokio::select! {
+                () = changed => {}
+                // The places are never closed.
+                freed = large.acquire(), if is_large => place = freed.ok(),
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         super::lock(&self.state)
+    }
+}
+
+impl Pending {
+    /// Whether its next portion may fill a block or more.
+    fn is_large(&self) -> bool {
+        match self {
+            Self::Whole(job) => job.entry.size() >= BLOCK_BYTES as u64,
+            Self::Large { .. } | Self::Recipe(_) => true,
+            Self::Bytes { runs, .. } => runs.front().is_some_and(|run| run.count >= BLOCK_BYTES as u64),
+        }
     }
 }
 
@@ -280,7 +389,7 @@ fn take_files(jobs: &mut VecDeque<Pending>, most: usize) -> Vec<Job> {
 mod tests {
     use ketch_protocol::{
         limits::RANGE_BYTES,
-        manifest::{Entry, EntryId, EntryKind, Timestamp},
+        manifest::{Entry, EntryKind, Timestamp},
         path::EntryPath,
     };
 
@@ -344,6 +453,27 @@ mod tests {
         let expected =
             ["Recipe of 3", "64 times Piece", "36 times Piece", "1 times List", "1 times List", "1 files"];
         assert_eq!(portions(jobs), expected);
+    }
+
+    #[tokio::test]
+    async fn large_portions_are_left_to_others_while_all_places_are_taken() {
+        let queue = Queue::default();
+        queue.push(vec![job(0, WHOLE_BYTES + 1, Wanted::Content), job(1, 5, Wanted::Content)]);
+        let (busy, free) = (Semaphore::new(1), Semaphore::new(100));
+        let (_first, place) = queue.next_file(&busy).await.unwrap();
+        assert!(place.is_some());
+        tokio::select! {
+            biased;
+            taken = queue.next_file(&busy) => panic!("{taken:?}"),
+            () = std::future::ready(()) => {}
+        }
+        for _ in 1..Span::count(WHOLE_BYTES + 1) {
+            assert!(queue.next_file(&free).await.unwrap().1.is_some());
+        }
+        let (small, none) = queue.next_file(&busy).await.unwrap();
+        assert!(matches!(small, Portion::Files(_)) && none.is_none());
+        drop(place);
+        assert_eq!(busy.available_permits(), 1);
     }
 
     #[tokio::test]

@@ -199,6 +199,12 @@ impl Reading {
         self.files.is_empty() && self.bytes.is_empty() && self.open.is_none() && self.describing.is_none()
     }
 
+    /// Segments of the portion at hand that are not read to their end.
+    pub(super) fn unread(&self) -> usize {
+        let begun = self.open.is_some() || self.describing.is_some();
+        self.files.len() + self.bytes.len() + usize::from(begun)
+    }
+
     /// Takes the next portion; only when idle.
     pub(super) fn begin(&mut self, portion: Portion) {
         match portion {
@@ -361,21 +367,43 @@ impl Open {
                 }
             };
             let length = data.min(BLOCK_BYTES as u64) as usize;
-            scratch.resize(length.max(scratch.len()), 0);
-            let bytes = &mut scratch[..length];
-            self.file.read_exactly(&self.entry, bytes, offset, source)?;
-            self.hasher.update(bytes);
-            if self.need == Need::Content {
-                if self.read == 0 {
-                    self.place.put_begin(block, self.id);
+            match self.need {
+                Need::Content => self.read_content(block, offset, length, source)?,
+                Need::Digest => {
+                    scratch.resize(length.max(scratch.len()), 0);
+                    let bytes = &mut scratch[..length];
+                    self.file.read_exactly(&self.entry, bytes, offset, source)?;
+                    self.hasher.update(bytes);
                 }
-                put_block_length(block, length);
-                block.extend_from_slice(bytes);
             }
             self.read += length as u64;
         }
         self.close(block, source)?;
         Ok(Step::Closed)
+    }
+
+    /// Appends what is at `offset` to the block, where it is read to: there is nothing to be copied.
+    fn read_content(
+        &mut self,
+        block: &mut Vec<u8>,
+        offset: u64,
+        length: usize,
+        source: &Source,
+    ) -> Result<(), Problem> {
+        let before = block.len();
+        if self.read == 0 {
+            self.place.put_begin(block, self.id);
+        }
+        put_block_length(block, length);
+        let begin = block.len();
+        block.resize(begin + length, 0);
+        let bytes = &mut block[begin..];
+        if let Err(problem) = self.file.read_exactly(&self.entry, bytes, offset, source) {
+            block.truncate(before);
+            return Err(problem);
+        }
+        self.hasher.update(bytes);
+        Ok(())
     }
 
     fn close(&mut self, block: &mut Vec<u8>, source: &Source) -> Result<(), Problem> {

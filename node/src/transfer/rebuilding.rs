@@ -93,34 +93,83 @@ impl Rebuilds {
 pub(super) struct Rebuilt {
     pub(super) entry: Arc<Entry>,
     pub(super) file: Rebuild,
-    /// Pieces that were asked for and have not begun to come: length by offset.
-    asked: Mutex<BTreeMap<u64, u64>>,
+    pieces: Mutex<Pieces>,
     /// Pieces that were asked for and are not stored.
     missing: AtomicU64,
 }
 
+/// What is awaited of a file, by offset.
+#[derive(Debug, Default)]
+struct Pieces {
+    /// The length of those that were asked for and have not begun to come.
+    asked: BTreeMap<u64, u64>,
+    /// The length of those on which a stream works, and whether they came on another one meanwhile.
+    coming: BTreeMap<u64, (u64, bool)>,
+    /// The length of groups whose chunks were asked for and not heard.
+    lists: BTreeMap<u64, u64>,
+    /// Whether the recipe was heard.
+    is_described: bool,
+}
+
 impl Rebuilt {
     fn new(entry: Arc<Entry>, file: Rebuild) -> Self {
-        Self { entry, file, asked: Mutex::default(), missing: AtomicU64::new(0) }
+        Self { entry, file, pieces: Mutex::default(), missing: AtomicU64::new(0) }
     }
 
-    fn ask(&self, pieces: &[Run]) {
-        self.missing.fetch_add(pieces.len() as u64, Ordering::AcqRel);
-        self.asked().extend(pieces.iter().map(|piece| (piece.first, piece.count)));
+    fn ask(&self, needs: &Needs) {
+        self.missing.fetch_add(needs.pieces.len() as u64, Ordering::AcqRel);
+        let mut pieces = self.pieces();
+        pieces.asked.extend(needs.pieces.iter().map(|piece| (piece.first, piece.count)));
+        pieces.lists.extend(needs.lists.iter().map(|list| (list.first, list.count)));
     }
 
     /// Whether a piece was asked for and has not come; the caller then stores it.
     pub(super) fn claim(&self, piece: Run) -> bool {
-        let mut asked = self.asked();
-        let is_asked = asked.get(&piece.first) == Some(&piece.count);
-        if is_asked {
-            asked.remove(&piece.first);
+        let mut pieces = self.pieces();
+        if pieces.asked.get(&piece.first) == Some(&piece.count) {
+            pieces.asked.remove(&piece.first);
+            pieces.coming.insert(piece.first, (piece.count, false));
+            return true;
         }
-        is_asked
+        if let Some((_, again)) =
+            pieces.coming.get_mut(&piece.first).filter(|(count, _)| *count == piece.count)
+        {
+            *again = true;
+        }
+        false
+    }
+
+    /// Gives a claimed piece back: it must come again. Says whether it was passed over meanwhile.
+    pub(super) fn release(&self, piece: Run) -> bool {
+        let mut pieces = self.pieces();
+        pieces.asked.insert(piece.first, piece.count);
+        pieces.coming.remove(&piece.first).is_some_and(|(_, again)| again)
+    }
+
+    /// Whether the recipe was not heard yet. It may come again after a connection was lost; of what comes twice one is
+    /// kept, so that a sender can't fill the memory while an old version is cut.
+    pub(super) fn awaits_recipe(&self) -> bool {
+        !self.pieces().is_described
+    }
+
+    /// Notes that the recipe was heard; says whether for the first time.
+    pub(super) fn hear_recipe(&self) -> bool {
+        !std::mem::replace(&mut self.pieces().is_described, true)
+    }
+
+    /// Whether the chunks of a group were asked for and not heard yet.
+    pub(super) fn awaits_list(&self, group: Run) -> bool {
+        self.pieces().lists.get(&group.first) == Some(&group.count)
+    }
+
+    /// Notes that the chunks of the group at an offset were heard; says whether for the first time.
+    pub(super) fn hear_list(&self, offset: u64) -> bool {
+        self.pieces().lists.remove(&offset).is_some()
     }
 
     /// Notes that a claimed piece is stored and checked; says whether it was the last of those asked for.
-    pub(super) fn is_last_stored(&self) -> bool {
+    pub(super) fn is_last_stored(&self, piece: Run) -> bool {
+        self.pieces().coming.remove(&piece.first);
         self.missing.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
@@ -128,8 +177,8 @@ impl Rebuilt {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    fn asked(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        lock(&self.asked)
+    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+        lock(&self.pieces)
     }
 }
 
@@ -289,7 +338,7 @@ impl Rebuilding {
         match heard {
             Ok(needs) if needs == Needs::default() => self.finish_if_complete(id, stored),
             Ok(needs) => {
-                open.rebuilt.ask(&needs.pieces);
+                open.rebuilt.ask(&needs);
                 stored.outcomes.push((id, Outcome::Needs(needs)));
             }
             Err(error) => self.fail(id, Failure::Violation(error), stored),
@@ -508,17 +557,37 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_is_a_piece_and_only_once() {
+    fn only_what_was_asked_for_is_taken_and_only_once() {
         let folder = tempfile::tempdir().unwrap();
         let mut rebuilding = rebuilding(folder.path());
         rebuilding.handle(begin(folder.path(), 0));
         let rebuilt = &rebuilding.open[&EntryId(0)].rebuilt;
         let run = |first, count| Run { first, count };
-        rebuilt.ask(&[run(10, 20), run(50, 5)]);
+        rebuilt.ask(&Needs { lists: vec![run(1, 2)], pieces: vec![run(10, 20), run(50, 5)] });
         assert!(!rebuilt.claim(run(10, 19)) && !rebuilt.claim(run(11, 19)));
         assert!(rebuilt.claim(run(10, 20)) && !rebuilt.claim(run(10, 20)));
         assert!(rebuilt.claim(run(50, 5)));
-        assert!(!rebuilt.is_last_stored() && !rebuilt.is_complete());
-        assert!(rebuilt.is_last_stored() && rebuilt.is_complete());
+        assert!(!rebuilt.is_last_stored(run(10, 20)) && !rebuilt.is_complete());
+        assert!(rebuilt.is_last_stored(run(50, 5)) && rebuilt.is_complete());
+        assert!(!rebuilt.awaits_list(run(10, 20)) && !rebuilt.awaits_list(run(1, 1)));
+        assert!(rebuilt.awaits_list(run(1, 2)) && rebuilt.hear_list(1));
+        assert!(!rebuilt.awaits_list(run(1, 2)) && !rebuilt.hear_list(1));
+        assert!(rebuilt.awaits_recipe() && rebuilt.hear_recipe());
+        assert!(!rebuilt.awaits_recipe() && !rebuilt.hear_recipe());
+    }
+
+    #[test]
+    fn a_piece_that_broke_off_may_come_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut rebuilding = rebuilding(folder.path());
+        rebuilding.handle(begin(folder.path(), 0));
+        let rebuilt = &rebuilding.open[&EntryId(0)].rebuilt;
+        let piece = Run { first: 10, count: 20 };
+        rebuilt.ask(&Needs { lists: vec![], pieces: vec![piece] });
+        assert!(rebuilt.claim(piece));
+        assert!(!rebuilt.release(piece), "it did not come meanwhile");
+        assert!(rebuilt.claim(piece) && !rebuilt.claim(piece));
+        assert!(rebuilt.release(piece), "it came while it was worked on, and has to be asked for");
+        assert!(rebuilt.claim(piece) && rebuilt.is_last_stored(piece));
     }
 }

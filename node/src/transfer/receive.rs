@@ -4,20 +4,22 @@ use std::{error::Error as _, path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Claim, Consent, Message, Selection, TargetView},
+    message::{Ask, Claim, Connections, Consent, Message, Selection, TargetView},
     session::Stop,
 };
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ConnectError, ReceiveError,
+    ConnectError, DialedError, ReceiveError,
     arrivals::{Arrivals, Router},
     connect::open_control,
     event::{Event, Report, Route},
     line::{Leave, Line},
+    links::{LinkRole, Links},
     receiving::{CutShort, Doing, Receiving},
     store::Store,
+    wish::ConnectionWish,
 };
 use crate::{
     swarm::{Connection, Inbound, Node, TransportKind},
@@ -39,6 +41,8 @@ pub struct ReceiveRequest {
     pub options: tree::Options,
     /// Over what; either when not given.
     pub transport: Option<TransportKind>,
+    /// How many connections carry it.
+    pub connections: ConnectionWish,
     /// Whether a person must agree first ([`Event::Consult`]).
     pub consent: Consent,
 }
@@ -64,23 +68,24 @@ pub async fn receive(
     let (target, view, free_bytes) = opened?;
     let connection = tokio::select! {
         dialed = dial(node, &request.ticket, request.transport) => dialed?,
-        () = stop.cancelled() => return Err(ReceiveError::Interrupted),
+        () = stop.cancelled() => return Err(DialedError::Interrupted.into()),
     };
     // Nobody listens to events any more: the session goes on without them.
     let _ = events.send(Event::Connected(Route::of(&connection))).await;
-    let stream = open_control(&connection).await?;
-    let ask = ask(&request, view)?;
+    let stream = open_control(&connection).await.map_err(DialedError::Connect)?;
+    let links = Links::new(connection.clone(), LinkRole::Makes(node.clone(), request.connections));
+    let ask = Ask { connections: links.most(Connections::MOST), ..ask(&request, view, &connection)? };
     let router = Router::default();
     let data = router.register(connection.peer(), ask.session).expect("it is the only session");
     let mut arrivals = Arrivals::new(inbound, router);
     let doing = Doing::Store(Arc::new(Store::new(target)));
     let receiving = Receiving::ask(connection.clone(), ask, doing, free_bytes, events.clone());
     let result = tokio::select! {
-        result = receiving.run(Line::new(stream), data, stop) => result,
+        result = receiving.linked(links).run(Line::new(stream), data, stop) => result,
         never = arrivals.move_data() => match never {},
     };
     connection.close().await;
-    result.map_err(|CutShort { error, unfinished }| ReceiveError::Session { error, unfinished })
+    result.map_err(|CutShort { error, unfinished }| DialedError::Session { error, unfinished }.into())
 }
 
 async fn open_target(
@@ -100,17 +105,17 @@ async fn open_target(
 /// Asks, and says at once why nothing can be taken.
 async fn tell(node: &Node, request: &ReceiveRequest, error: &TargetError) -> Result<(), ReceiveError> {
     let connection = dial(node, &request.ticket, request.transport).await?;
-    let mut line = Line::new(open_control(&connection).await?);
+    let mut line = Line::new(open_control(&connection).await.map_err(DialedError::Connect)?);
     let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-    line.say(&Message::Ask(ask(request, TargetView::Occupied)?));
+    line.say(&Message::Ask(ask(request, TargetView::Occupied, &connection)?));
     line.say(&Message::Refuse(Stop::new(error.reason(), format_args!("{error}{cause}")).into()));
     line.leave(Leave::WhenHeard).await;
     connection.close().await;
     Ok(())
 }
 
-fn ask(request: &ReceiveRequest, target: TargetView) -> Result<Ask, ReceiveError> {
-    let session = super::random_session().map_err(ReceiveError::Random)?;
+fn ask(request: &ReceiveRequest, target: TargetView, connection: &Connection) -> Result<Ask, DialedError> {
+    let session = super::random_session().map_err(DialedError::Random)?;
     Ok(Ask {
         version: VERSION,
         session,
@@ -119,6 +124,10 @@ fn ask(request: &ReceiveRequest, target: TargetView) -> Result<Ask, ReceiveError
         target,
         selection: Selection::default(),
         preview: false,
+        connections: Connections::ONE,
+        controller: connection.asked_controller(),
+        congestion: None,
+        missed: Vec::new(),
     })
 }
 
@@ -137,5 +146,6 @@ async fn dial(
     if addresses.is_empty() {
         return Err(ReceiveError::NoAddress { transport });
     }
-    Ok(node.dial(ticket.peer(), addresses).await.map_err(ConnectError::from)?)
+    let dialed = node.dial(ticket.peer(), addresses).await;
+    Ok(dialed.map_err(ConnectError::from).map_err(DialedError::from)?)
 }

@@ -6,7 +6,7 @@ use ketch_protocol::{
     difference::{Catalogue, RangeHash},
     io::NoMessage,
     manifest::EntryId,
-    message::{Ask, Counts, Offer, Policy, Propose, Removal, TargetView},
+    message::{Ask, Connections, Counts, Offer, Policy, Propose, Removal, SessionId, TargetView},
     path::EntryPath,
     problem::{Problem, Reason},
     session::{
@@ -22,12 +22,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    arrivals::{DataStream, DataStreams, SESSION_STREAMS},
+    arrivals::{SESSION_STREAMS, SessionStream, SessionStreams},
+    channel::ChannelReport,
     checkpoints::{self, Checkpoints},
-    data_in::bring,
-    event::{Change, Consultation, Event, Progress, Report},
+    data_in::DataIn,
+    event::{Change, Consultation, Event, Progress, Report, Unsettled},
     known_tree::{Ended, KnownTree},
     line::{Line, leave},
+    links::{LinkRole, Links},
     pace::Pace,
     planning::{Order, Task, plan_all},
     preview::{Previewed, preview_all},
@@ -40,9 +42,6 @@ use crate::{
     swarm::{Connection, Stream},
     tree::{Catalogued, Filter, Handling, Unfinished},
 };
-
-/// Names shown to a person who is asked; the rest is counted.
-const NAMES_SHOWN: usize = 20;
 
 /// Reports that wait for the loop, each of a block of content at the most.
 const REPORTS: usize = 64;
@@ -80,13 +79,17 @@ pub(super) struct Receiving {
     checkpoints: Checkpoints,
     /// Writes what was stored to its disk beside the loop.
     checkpoint: Option<JoinHandle<()>>,
-    /// Problems with entries that changed or vanished while they were read.
-    unsettled: u64,
+    /// Entries that changed or vanished while they were read.
+    unsettled: Unsettled,
     /// Whether every change of the target is told.
     itemize: bool,
     /// Changes to be told before anything else.
     changes: Vec<(Change, EntryPath)>,
     pace: Pace,
+    links: Links,
+    /// What session, and how many connections, this side asked for, if it did.
+    asked: Option<(SessionId, Connections)>,
+    channel: ChannelReport,
 }
 
 /// What is done with what is listed.
@@ -151,7 +154,7 @@ pub(super) enum Work {
 enum Wake {
     Input(Input),
     Work(Work),
-    Stream(DataStream),
+    Stream(SessionStream),
     Nothing,
 }
 
@@ -164,12 +167,13 @@ impl Receiving {
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let view = ask.target;
+        let (view, asked) = (ask.target, Some((ask.session, ask.connections)));
         let (receiver, actions) = Receiver::new(ask);
-        Self::new(connection, receiver, actions, view, doing, free_bytes, events)
+        let new = Self::new(connection, receiver, actions, view, doing, free_bytes, events);
+        Self { asked, ..new }
     }
 
-    /// A session that the sender proposed and that was admitted.
+    /// A session that the sender proposed and that was admitted, with as many connections as it says.
     pub(super) fn answer(
         connection: Connection,
         propose: Propose,
@@ -178,9 +182,16 @@ impl Receiving {
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
+        let (session, connections) = (propose.session, propose.connections);
+        let mut channel = ChannelReport::of(&connection);
+        let congestion = channel.grant(&connection, propose.controller);
         let (mut receiver, _admit) = Receiver::answer(propose);
-        let actions = receiver.handle(Input::Admitted { target: view }, Duration::ZERO);
-        Self::new(connection, receiver, actions, view, doing, free_bytes, events)
+        receiver.tell_congestion(congestion);
+        let actions = receiver.handle(Input::Admitted { target: view, connections }, Duration::ZERO);
+        let mut links = Links::new(connection.clone(), LinkRole::Takes(connections));
+        links.agree(session, connections, connections);
+        let new = Self::new(connection, receiver, actions, view, doing, free_bytes, events);
+        Self { links, channel, ..new }
     }
 
     fn new(
@@ -192,7 +203,8 @@ impl Receiving {
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let began = Instant::now();
+        let (began, channel) = (Instant::now(), ChannelReport::of(&connection));
+        let links = Links::new(connection.clone(), LinkRole::Takes(Connections::ONE));
         Self {
             connection,
             view,
@@ -218,10 +230,13 @@ impl Receiving {
             heard: Heard::default(),
             checkpoints: Checkpoints::new(began),
             checkpoint: None,
-            unsettled: 0,
+            unsettled: Unsettled::default(),
             itemize: false,
             changes: Vec::new(),
             pace: Pace::default(),
+            links,
+            asked: None,
+            channel,
         }
     }
 
@@ -233,6 +248,11 @@ impl Receiving {
     /// Tells every change of the target.
     pub(super) fn itemizing(self, itemize: bool) -> Self {
         Self { itemize, ..self }
+    }
+
+    /// Makes more connections once there is something to store.
+    pub(super) fn linked(self, links: Links) -> Self {
+        Self { links, ..self }
     }
 
     /// Takes content no faster than that.
@@ -248,7 +268,7 @@ impl Receiving {
     pub(super) async fn run(
         mut self,
         mut line: Line<Stream>,
-        mut data: DataStreams,
+        mut data: SessionStreams,
         stop: &CancellationToken,
     ) -> Result<Report, CutShort> {
         let mut streams = JoinSet::new();
@@ -274,6 +294,8 @@ impl Receiving {
                 Some(work) = reports.recv() => Wake::Work(work),
                 stream = data.next(), if streams.len() < SESSION_STREAMS => Wake::Stream(stream),
                 Some(_) = streams.join_next() => Wake::Nothing,
+                // The sender sees for itself where it can send.
+                _change = self.links.next() => Wake::Nothing,
                 answer = answered(&mut self.answer) => {
                     self.started = Instant::now();
                     if answer == Answer::Yes {
@@ -289,17 +311,18 @@ impl Receiving {
             };
             self.wake(wake, &mut streams, &mut pulse);
         };
+        self.channel.measure(&self.connection);
         self.doing.store().inspect(|store| store.close());
-        // So that the target is free for others when the session is over.
-        streams.shutdown().await;
-        // Whoever still reports hears that nobody listens.
+        // Whoever still reports hears that nobody listens, and lets go of the target, so that it is free for others
+        // when the session is over.
         drop(reports);
+        streams.shutdown().await;
         if let Some(checkpoint) = self.checkpoint.take() {
             // It panics no more than this does.
             let _ = checkpoint.await;
         }
         self.orders = None;
-        line.leave(leave(&ending)).await;
+        tokio::join!(line.leave(leave(&ending)), self.links.leave());
         self.conclude(ending).await
     }
 
@@ -308,10 +331,15 @@ impl Receiving {
         let input = match wake {
             Wake::Nothing => return,
             Wake::Input(input) => input,
-            Wake::Stream(stream) => {
+            Wake::Stream(SessionStream::Join(connection, stream)) => {
+                return self.links.take(connection, stream);
+            }
+            Wake::Stream(SessionStream::Data(stream)) => {
                 // In a preview no content comes; the stream of a peer that sends some is reset.
                 if let Some(store) = self.doing.store() {
-                    streams.spawn(bring(stream, self.pace.clone(), Arc::clone(store), self.report.clone()));
+                    let spare = !stream.connection.is_same(&self.connection);
+                    let (pace, store, report) = (self.pace.clone(), Arc::clone(store), self.report.clone());
+                    streams.spawn(DataIn { spare, pace, store, report }.bring(stream));
                 }
                 return;
             }
@@ -354,7 +382,8 @@ impl Receiving {
             return;
         }
         for (id, outcome) in outcomes {
-            if let (Some(change), Some(entry)) = (change_of(outcome), self.receiver.open_entry(*id)) {
+            if let (Some(change), Some(entry)) = (Change::of_outcome(outcome), self.receiver.open_entry(*id))
+            {
                 self.changes.push((change, entry.path.clone()));
             }
         }
@@ -389,10 +418,15 @@ impl Receiving {
                     }
                     Action::Offered(offer) => self.offered(offer).await,
                     Action::Consult { complete } => self.consult(complete).await,
-                    Action::Plan { first, entries } => self.order(Order::Plan { first, entries }),
+                    Action::Plan { first, entries } => {
+                        if self.doing.store().is_some() {
+                            self.links.grow();
+                        }
+                        self.order(Order::Plan { first, entries });
+                    }
                     Action::Finish => self.order(Order::Finish { listed: self.receiver.listed().0 }),
                     Action::Report(problem) => {
-                        self.unsettled += u64::from(problem.cause.is_unsettled());
+                        self.unsettled.note(&problem);
                         self.order(Order::Spare(problem.path.clone()));
                         self.tell(Event::Problem(problem)).await;
                     }
@@ -404,10 +438,19 @@ impl Receiving {
     }
 
     async fn offered(&mut self, offer: Offer) {
+        if let Some((session, connections)) = self.asked {
+            self.links.agree(session, connections, offer.connections);
+        }
+        self.channel.peer = offer.congestion;
         let too_much = offer.estimate.filter(|estimate| estimate.bytes > self.free_bytes);
         if let (TargetView::Empty, Some(estimate)) = (self.view, too_much) {
             let detail = format!("{} bytes are offered, {} are free", estimate.bytes, self.free_bytes);
             self.feed(Input::Stop(Stop::new(Reason::NoSpace, detail)));
+        }
+        let is_elsewhere = self.own.as_mut().is_some_and(|own| own.comes_from(offer.disk));
+        if is_elsewhere && matches!(self.removal, Removal::Extra { force_empty: false, .. }) {
+            // The disk that belongs there may not be mounted.
+            self.feed(Input::Stop(Stop::new(Reason::OtherSource, "nothing was removed")));
         }
         self.tell(Event::Admitted { peer: self.connection.peer(), estimate: offer.estimate }).await;
     }
@@ -415,7 +458,7 @@ impl Receiving {
     async fn consult(&mut self, complete: bool) {
         let (reply, answer) = oneshot::channel();
         self.answer = Some(answer);
-        let names = names_to_show(self.receiver.open_entries().map(|entry| &entry.path));
+        let names = Consultation::names_of(self.receiver.open_entries().map(|entry| &entry.path));
         let (listed, _) = self.receiver.listed();
         self.tell(Event::Consult(Consultation { listed, complete, names, reply })).await;
     }
@@ -522,9 +565,21 @@ impl Receiving {
             Ending::Complete(counts) => {
                 self.fold(&counts).await;
                 let Progress { moved_bytes, found_bytes, .. } = self.doing.moved();
-                let planned_bytes = self.receiver.planned_bytes();
+                let planned_bytes = self.doing.store().is_none().then(|| self.receiver.planned_bytes());
                 let (unsettled, ready) = (self.unsettled, self.ready);
-                Ok(Report { counts, moved_bytes, found_bytes, planned_bytes, unsettled, ready, durable })
+                let connections = self.links.counts();
+                let channel = self.channel;
+                Ok(Report {
+                    counts,
+                    moved_bytes,
+                    found_bytes,
+                    planned_bytes,
+                    unsettled,
+                    connections,
+                    ready,
+                    durable,
+                    channel,
+                })
             }
             Ending::Failed(error) => {
                 let Doing::Store(store) = self.doing else {
@@ -543,23 +598,6 @@ impl Receiving {
     }
 }
 
-fn change_of(outcome: &Outcome) -> Option<Change> {
-    match outcome {
-        Outcome::Created => Some(Change::Created),
-        Outcome::Updated => Some(Change::Updated),
-        Outcome::Described => Some(Change::Described),
-        Outcome::Kept
-        | Outcome::Skipped
-        | Outcome::Problem(_)
-        | Outcome::Content
-        | Outcome::ContentAgain
-        | Outcome::Digest
-        | Outcome::Delta
-        | Outcome::Needs(_)
-        | Outcome::Parts { .. } => None,
-    }
-}
-
 /// The person's answer; one that went away without answering declines.
 async fn answered(answer: &mut Option<oneshot::Receiver<Answer>>) -> Answer {
     match answer {
@@ -570,12 +608,4 @@ async fn answered(answer: &mut Option<oneshot::Receiver<Answer>>) -> Answer {
         }
         None => std::future::pending().await,
     }
-}
-
-/// The first names, those with a component that begins with a dot before all others.
-fn names_to_show<'a>(paths: impl Iterator<Item = &'a EntryPath>) -> Vec<EntryPath> {
-    let is_hidden = |path: &&EntryPath| path.components().any(|component| component[0] == b'.');
-    let (mut hidden, plain): (Vec<_>, Vec<_>) = paths.partition(is_hidden);
-    hidden.extend(plain);
-    hidden.into_iter().take(NAMES_SHOWN).cloned().collect()
 }

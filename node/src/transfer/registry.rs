@@ -1,7 +1,8 @@
 //! What a receiver awaits content for: entries that are planned and not settled, by id.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, hash_map::Entry as Slot},
+    hash::Hash,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -27,6 +28,8 @@ pub(super) struct Registry {
 #[derive(Debug, Default)]
 struct State {
     awaited: HashMap<EntryId, Awaited>,
+    /// Files of one segment that a stream writes, and whether their content came on another one meanwhile.
+    claimed: HashMap<EntryId, bool>,
     /// Entries below this id are planned.
     planned: u64,
     closed: bool,
@@ -47,8 +50,8 @@ pub(super) enum Awaited {
 
 /// A large file while its ranges come in on several streams.
 ///
-/// A range may come more than once: it is asked for again when it turns out different, and a peer may send
-/// what it likes. One stream at a time works on it, and once it is stored nobody does, so nothing is written
+/// A range may come more than once: it is asked for again when it turns out different, it is sent again when a
+/// connection was lost, and a peer may send what it likes. One stream at a time works on it, and once it is stored nobody does, so nothing is written
 /// to the file after its last range.
 #[derive(Debug)]
 pub(super) struct Incoming {
@@ -59,8 +62,8 @@ pub(super) struct Incoming {
 
 #[derive(Debug)]
 struct RangeProgress {
-    /// Indexes of ranges on which a stream works or that are stored.
-    claimed: HashSet<u64>,
+    /// Indexes of ranges on which a stream works or that are stored, and whether they came again meanwhile.
+    claimed: HashMap<u64, bool>,
     /// Ranges that are not stored and checked.
     missing: u64,
 }
@@ -68,19 +71,19 @@ struct RangeProgress {
 impl Incoming {
     pub(super) fn new(entry: Arc<Entry>, partial: Partial) -> Self {
         let missing = Span::count(entry.size());
-        let progress = Mutex::new(RangeProgress { claimed: HashSet::new(), missing });
+        let progress = Mutex::new(RangeProgress { claimed: HashMap::new(), missing });
         Self { entry, partial, progress }
     }
 
     /// Whether the caller may work on a range. It then says [`Self::is_last_stored`] or [`Self::release`],
     /// unless the entry comes to nothing.
     pub(super) fn claim(&self, index: u64) -> bool {
-        self.progress().claimed.insert(index)
+        claim(&mut self.progress().claimed, index)
     }
 
-    /// Gives a claimed range back: its content must come again.
-    pub(super) fn release(&self, index: u64) {
-        self.progress().claimed.remove(&index);
+    /// Gives a claimed range back: its content must come again. Says whether that was passed over meanwhile.
+    pub(super) fn release(&self, index: u64) -> bool {
+        self.progress().claimed.remove(&index).unwrap_or(false)
     }
 
     /// Notes that a claimed range is stored and checked; says whether it was the last.
@@ -93,6 +96,20 @@ impl Incoming {
     /// The guarded value is whole between any two statements, so a panic elsewhere leaves it usable.
     fn progress(&self) -> MutexGuard<'_, RangeProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes that somebody works on something; where somebody does already, that it came again.
+fn claim<K: Eq + Hash>(claimed: &mut HashMap<K, bool>, key: K) -> bool {
+    match claimed.entry(key) {
+        Slot::Vacant(free) => {
+            free.insert(false);
+            true
+        }
+        Slot::Occupied(mut taken) => {
+            taken.insert(true);
+            false
+        }
     }
 }
 
@@ -131,7 +148,10 @@ impl Comparison {
 
     /// Notes whether one span, which has this hash at the sender, is equal.
     pub(super) fn note(&self, index: u64, hash: ContentHash, equal: bool) -> Verdict {
-        super::lock(&self.hashes).insert(index, hash);
+        if super::lock(&self.hashes).insert(index, hash).is_some() {
+            // It was sent again because a connection was lost.
+            return Verdict::Open;
+        }
         if !equal {
             let first = !self.unequal.swap(true, Ordering::AcqRel);
             return if first { Verdict::Different } else { Verdict::Open };
@@ -175,12 +195,27 @@ impl Registry {
 
     /// Awaits something else of an entry than before.
     pub(super) fn replace(&self, id: EntryId, awaited: Awaited) {
-        self.lock().awaited.insert(id, awaited);
+        let mut state = self.lock();
+        state.claimed.remove(&id);
+        state.awaited.insert(id, awaited);
+    }
+
+    /// Whether the caller may write the content of a file of one segment. It then settles the entry or says
+    /// [`Self::release`].
+    pub(super) fn claim(&self, id: EntryId) -> bool {
+        claim(&mut self.lock().claimed, id)
+    }
+
+    /// Gives a claimed file back: its content must come again. Says whether that was passed over meanwhile.
+    pub(super) fn release(&self, id: EntryId) -> bool {
+        self.lock().claimed.remove(&id).unwrap_or(false)
     }
 
     /// Nothing more is awaited of an entry; what was.
     pub(super) fn settle(&self, id: EntryId) -> Option<Awaited> {
-        self.lock().awaited.remove(&id)
+        let mut state = self.lock();
+        state.claimed.remove(&id);
+        state.awaited.remove(&id)
     }
 
     /// Whether the session is over.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ketch_protocol::{problem::Reason, session::SessionError};
 use tokio::time::Instant;
 
-use super::SyncError;
+use super::{DialedError, SyncError};
 
 /// The first wait; each one after it is twice as long. A cable that was moved is back by then.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -35,10 +35,10 @@ impl Retry {
     /// How long to wait before the next try; `None` for an error that ends it. Only what was admitted once can be
     /// lost: a peer that was never reached is a mistake more often than a cut.
     pub(super) fn wait(&mut self, error: &SyncError, now: Instant) -> Option<Duration> {
-        if is_cut(error) {
-            self.lost = Some(Lost { since: now, wait: FIRST_WAIT });
-        } else if !may_pass(error) {
-            return None;
+        match passing(error) {
+            Passing::Cut => self.lost = Some(Lost { since: now, wait: FIRST_WAIT }),
+            Passing::Perhaps => {}
+            Passing::Not => return None,
         }
         let lost = self.lost.as_mut()?;
         let left = self.limit.checked_sub(now - lost.since).filter(|left| !left.is_zero())?;
@@ -48,42 +48,39 @@ impl Retry {
     }
 }
 
-/// Whether a session that was admitted lost its connection.
-fn is_cut(error: &SyncError) -> bool {
+/// Whether an error passes.
+enum Passing {
+    /// A session that was admitted lost its connection.
+    Cut,
+    /// It may pass while the peer comes back: it is not there yet, or has not noticed that the last session is over.
+    Perhaps,
+    Not,
+}
+
+fn passing(error: &SyncError) -> Passing {
     match error {
-        SyncError::Session { error, .. } => match error {
-            SessionError::Lost { awaited, .. } | SessionError::Timeout { awaited, .. } => !is_hello(awaited),
-            SessionError::Refused(stop) => stop.reason == Reason::Timeout,
-            SessionError::Stopped(_) | SessionError::Violation(_) => false,
+        SyncError::Dialed(error) => match error {
+            DialedError::Connect(_) => Passing::Perhaps,
+            DialedError::Session { error, .. } => session_passing(error),
+            DialedError::Interrupted | DialedError::Random(_) => Passing::Not,
         },
         SyncError::Source { .. }
         | SyncError::OtherSource { .. }
         | SyncError::Tree(_)
         | SyncError::Target(_)
-        | SyncError::LookAtTarget(_)
-        | SyncError::Connect(_)
-        | SyncError::Interrupted
-        | SyncError::Random(_) => false,
+        | SyncError::LookAtTarget(_) => Passing::Not,
     }
 }
 
-/// Whether an error may pass while the peer comes back: it is not there yet, or has not noticed that the last
-/// session is over.
-fn may_pass(error: &SyncError) -> bool {
+fn session_passing(error: &SessionError) -> Passing {
     match error {
-        SyncError::Connect(_) => true,
-        SyncError::Session { error, .. } => match error {
-            SessionError::Lost { .. } | SessionError::Timeout { .. } => true,
-            SessionError::Refused(stop) => stop.reason == Reason::Busy,
-            SessionError::Stopped(_) | SessionError::Violation(_) => false,
-        },
-        SyncError::Source { .. }
-        | SyncError::OtherSource { .. }
-        | SyncError::Tree(_)
-        | SyncError::Target(_)
-        | SyncError::LookAtTarget(_)
-        | SyncError::Interrupted
-        | SyncError::Random(_) => false,
+        SessionError::Lost { awaited, .. } | SessionError::Timeout { awaited, .. } if is_hello(awaited) => {
+            Passing::Perhaps
+        }
+        SessionError::Lost { .. } | SessionError::Timeout { .. } => Passing::Cut,
+        SessionError::Refused(stop) if stop.reason == Reason::Timeout => Passing::Cut,
+        SessionError::Refused(stop) if stop.reason == Reason::Busy => Passing::Perhaps,
+        SessionError::Refused(_) | SessionError::Stopped(_) | SessionError::Violation(_) => Passing::Not,
     }
 }
 
@@ -100,7 +97,7 @@ mod tests {
     use crate::tree::Unfinished;
 
     fn session(error: SessionError) -> SyncError {
-        SyncError::Session { error, unfinished: Unfinished::default() }
+        DialedError::Session { error, unfinished: Unfinished::default() }.into()
     }
 
     fn cut() -> SyncError {
@@ -112,7 +109,7 @@ mod tests {
     }
 
     fn unreachable() -> SyncError {
-        SyncError::Connect(super::super::ConnectError::Silent { seconds: 8 })
+        DialedError::Connect(super::super::ConnectError::Silent { seconds: 8 }).into()
     }
 
     #[tokio::test(start_paused = true)]
@@ -149,7 +146,7 @@ mod tests {
             refused(Reason::NotAdmitted),
             refused(Reason::Busy),
             refused(Reason::Interrupted),
-            SyncError::Interrupted,
+            DialedError::Interrupted.into(),
         ] {
             assert!(wait(&never_began).is_none(), "{never_began}");
         }

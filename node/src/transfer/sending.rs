@@ -4,9 +4,9 @@ use std::sync::{Arc, atomic::Ordering};
 
 use ketch_protocol::{
     io::NoMessage,
-    limits::{BATCH_ENTRIES, FILE_STREAMS},
+    limits::{BATCH_ENTRIES, DATA_STREAMS, FILE_STREAMS},
     manifest::Entry,
-    message::{Ask, Compression, Fate, Message, Propose, Totals},
+    message::{Ask, Compression, Connections, DiskId, Fate, Message, Propose, SessionId, Totals},
     problem::Reason,
     session::{
         Ending, SessionError, Stop,
@@ -14,7 +14,7 @@ use ketch_protocol::{
     },
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Semaphore, mpsc, oneshot},
     task::JoinSet,
     time::Instant,
 };
@@ -22,21 +22,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Layout,
-    data_out::{DataOut, Moved, bundle_streams},
-    event::{Change, Event, Progress, Report},
+    arrivals::{Router, SessionStream, SessionStreams},
+    channel::ChannelReport,
+    data_out::{DataEnd, DataOut, Moved, bundle_streams, bundle_streams_of_joined},
+    event::{Change, Event, Progress, Report, Unsettled},
     known_tree::{Ended, KnownTree},
     line::{Line, leave},
+    links::{LinkChange, LinkRole, Links},
     listing::{Listed, list},
     offer,
     pace::Pace,
     pulse::{Broken, Pulse},
-    queue::Queue,
+    queue::{Portion, Queue},
     serve,
 };
 use crate::{
     swarm::{Connection, Stream},
     tree::{Catalogued, SourceError},
 };
+
+/// Large portions that each connection carries at once in the `files` layout, however many connections there are:
+/// one is read while the other is written.
+const LEAST_LARGE_PLACES: usize = 2;
 
 /// Decides about asks.
 pub(super) enum Judge {
@@ -54,6 +61,8 @@ pub(super) struct Admission {
     pub(super) tree: KnownTree,
     /// What the tree was counted to be, once it was.
     pub(super) estimate: Option<Totals>,
+    /// On what it lies, for those that know it by its place.
+    pub(super) disk: Option<DiskId>,
 }
 
 /// Why a receiver gets nothing.
@@ -70,7 +79,7 @@ impl Judge {
         match self {
             Self::Offer(judge) => judge.admit(ask),
             Self::Shares(judge) => judge.admit(ask).await,
-            Self::Proposed(tree) => Ok(Admission { tree: tree.clone(), estimate: None }),
+            Self::Proposed(tree) => Ok(Admission { tree: tree.clone(), estimate: None, disk: None }),
         }
     }
 }
@@ -89,7 +98,13 @@ pub(super) struct Sending {
     /// Actions not yet carried out.
     actions: Vec<Action>,
     queue: Arc<Queue>,
-    streams: JoinSet<Result<(), Broken>>,
+    streams: JoinSet<DataEnd>,
+    links: Links,
+    /// Where connections that join are announced, on the side that is dialed.
+    router: Option<Router>,
+    arrivals: Option<SessionStreams>,
+    /// What the data streams carry; known once the receiver is admitted.
+    content: Option<Content>,
     listing: Option<mpsc::Receiver<Result<Listed, SourceError>>>,
     catalogued: Option<oneshot::Receiver<Input>>,
     list_complete: bool,
@@ -98,11 +113,22 @@ pub(super) struct Sending {
     began: Instant,
     /// From when the report counts: the beginning, or the receiver's consent.
     started: Instant,
-    /// Problems with entries that changed or vanished while they were read.
-    unsettled: u64,
+    /// Entries that changed or vanished while they were read.
+    unsettled: Unsettled,
     /// Whether every change of the target is told.
     itemize: bool,
+    /// Whether the receiver only says what it would do.
+    preview: bool,
     pace: Pace,
+    channel: ChannelReport,
+}
+
+/// What data streams are started with.
+#[derive(Clone)]
+struct Content {
+    session: SessionId,
+    tree: KnownTree,
+    compression: Compression,
 }
 
 impl Sending {
@@ -113,7 +139,8 @@ impl Sending {
         judge: Judge,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let began = Instant::now();
+        let (began, channel) = (Instant::now(), ChannelReport::of(&connection));
+        let links = Links::new(connection.clone(), LinkRole::Takes(Connections::ONE));
         Self {
             connection,
             layout,
@@ -125,6 +152,10 @@ impl Sending {
             actions: Vec::new(),
             queue: Arc::default(),
             streams: JoinSet::new(),
+            links,
+            router: None,
+            arrivals: None,
+            content: None,
             listing: None,
             catalogued: None,
             list_complete: false,
@@ -132,9 +163,11 @@ impl Sending {
             moved: Arc::default(),
             began,
             started: began,
-            unsettled: 0,
+            unsettled: Unsettled::default(),
             itemize: false,
+            preview: false,
             pace: Pace::default(),
+            channel,
         }
     }
 
@@ -143,13 +176,21 @@ impl Sending {
         Self { itemize, ..self }
     }
 
+    /// Takes connections that join, up to `most` in all.
+    pub(super) fn taking(mut self, router: Router, most: Connections) -> Self {
+        self.router = Some(router);
+        self.links = Links::new(self.connection.clone(), LinkRole::Takes(most));
+        self
+    }
+
     /// Sends content no faster than that.
     pub(super) fn paced(self, pace: Pace) -> Self {
         Self { pace, ..self }
     }
 
-    /// A session that this side proposes.
+    /// A session that this side proposes, and more connections for it.
     pub(super) fn propose(
+        links: Links,
         connection: Connection,
         propose: Propose,
         tree: KnownTree,
@@ -158,7 +199,8 @@ impl Sending {
         let compression = Some(propose.selection.compression);
         let (sender, actions) = Sender::propose(propose);
         let judge = Judge::Proposed(tree);
-        Self { sender, actions, compression, ..Self::new(connection, Layout::default(), judge, events) }
+        let new = Self::new(connection, Layout::default(), judge, events);
+        Self { sender, actions, compression, links, ..new }
     }
 
     /// What the receiver has said already.
@@ -194,8 +236,25 @@ impl Sending {
                 made = catalogue_made(&mut self.catalogued) => self.hear_catalogued(made),
                 () = std::future::ready(()), if self.sender.may_announce() && !line.is_full() => Input::Room,
                 Some(ended) = self.streams.join_next() => {
-                    if let Err(Broken(detail)) = ended.unwrap_or_else(|failed| Err(Broken(failed.to_string()))) {
-                        pulse.note_broken(detail);
+                    match ended.unwrap_or_else(|failed| DataEnd::Broken(Broken(failed.to_string()))) {
+                        DataEnd::Closed => {}
+                        DataEnd::Broken(Broken(detail)) => pulse.note_broken(detail),
+                        DataEnd::Lost(portions) => self.send_again(portions),
+                    }
+                    continue;
+                }
+                arrived = next_arrived(&mut self.arrivals) => {
+                    match arrived {
+                        SessionStream::Join(connection, stream) => self.links.take(connection, stream),
+                        // A sender awaits no content; the stream is reset.
+                        SessionStream::Data(_) => {}
+                    }
+                    continue;
+                }
+                change = self.links.next() => {
+                    match change {
+                        LinkChange::Made(connection) => self.start_streams(&connection, true),
+                        LinkChange::Gone => {}
                     }
                     continue;
                 }
@@ -207,9 +266,10 @@ impl Sending {
             };
             self.feed(input);
         };
+        self.channel.measure(&self.connection);
         self.queue.close();
         self.streams.abort_all();
-        line.leave(leave(&ending)).await;
+        tokio::join!(line.leave(leave(&ending)), self.links.leave());
         self.conclude(ending).await
     }
 
@@ -226,9 +286,12 @@ impl Sending {
                     Action::Admit(ask) => self.judge(&ask).await,
                     Action::List => self.listing = self.tree.clone().map(list),
                     Action::Catalogue => self.start_catalogue(),
-                    Action::Read(jobs) => self.queue.push(jobs),
+                    Action::Read(jobs) => {
+                        self.links.grow();
+                        self.queue.push(jobs);
+                    }
                     Action::Report(problem) => {
-                        self.unsettled += u64::from(problem.cause.is_unsettled());
+                        self.unsettled.note(&problem);
                         self.tell(Event::Problem(problem)).await;
                     }
                     Action::Settled { fate, entries } => self.tell_settled(fate, &entries).await,
@@ -269,11 +332,18 @@ impl Sending {
 
     async fn judge(&mut self, ask: &Ask) {
         let peer = self.connection.peer();
+        self.preview = ask.preview;
         match self.judge.admit(ask).await {
-            Ok(Admission { tree, estimate }) => {
-                self.start_streams(ask, &tree);
-                self.tree = Some(tree);
-                self.feed(Input::Admitted { estimate });
+            Ok(Admission { tree, estimate, disk }) => {
+                let congestion = self.channel.grant(&self.connection, ask.controller);
+                self.sender.tell_congestion(congestion);
+                self.channel.peer = ask.congestion.clone();
+                let compression = self.compression.unwrap_or(ask.selection.compression);
+                self.tree = Some(tree.clone());
+                self.content = Some(Content { session: ask.session, tree, compression });
+                let connections = self.agree(ask);
+                self.start_streams(&self.connection.clone(), false);
+                self.feed(Input::Admitted { estimate, connections, disk });
                 self.tell(Event::Admitted { peer, estimate }).await;
             }
             Err(Denial::Silent(why)) => {
@@ -313,29 +383,64 @@ impl Sending {
         made
     }
 
-    fn start_streams(&mut self, ask: &Ask, tree: &KnownTree) {
-        let session = ask.session;
-        let compression = self.compression.unwrap_or(ask.selection.compression);
-        let layout = self.layout;
-        let count = match layout {
-            Layout::Bundle => bundle_streams(self.connection.transport()),
-            Layout::Files => FILE_STREAMS,
+    /// Agrees on the number of connections; what the receiver is told of it.
+    fn agree(&mut self, ask: &Ask) -> Connections {
+        let asked = match &self.judge {
+            Judge::Proposed(_) => self.links.most(Connections::ONE),
+            Judge::Offer(_) | Judge::Shares(_) => ask.connections,
         };
+        let granted = match &self.judge {
+            Judge::Proposed(_) => ask.connections,
+            Judge::Offer(_) | Judge::Shares(_) => self.take_joins(ask),
+        };
+        self.links.agree(ask.session, asked, granted);
+        self.links.agreed()
+    }
+
+    /// Begins to take connections, if there may be more than one.
+    fn take_joins(&mut self, ask: &Ask) -> Connections {
+        let granted = self.links.most(ask.connections);
+        if granted == Connections::ONE {
+            return granted;
+        }
+        let router = self.router.as_ref();
+        self.arrivals = router.and_then(|router| router.register(self.connection.peer(), ask.session));
+        // Another session of that name takes them.
+        if self.arrivals.is_some() { granted } else { Connections::ONE }
+    }
+
+    /// Starts data streams on a connection; `spare` says that the session goes on without it.
+    fn start_streams(&mut self, connection: &Connection, spare: bool) {
+        let Some(Content { session, tree, compression }) = self.content.clone() else { return };
+        let count = match (self.layout, spare) {
+            (Layout::Bundle, false) => bundle_streams(connection.transport()),
+            (Layout::Bundle, true) => bundle_streams_of_joined(connection.transport()),
+            (Layout::Files, _) => FILE_STREAMS / self.links.agreed().count(),
+        };
+        let places = (DATA_STREAMS as usize / self.links.agreed().count()).max(LEAST_LARGE_PLACES);
+        let large = Arc::new(Semaphore::new(places));
         for _ in 0..count {
             let stream = DataOut {
-                connection: self.connection.clone(),
+                connection: connection.clone(),
+                spare,
                 session,
+                layout: self.layout,
                 queue: Arc::clone(&self.queue),
                 tree: tree.clone(),
                 moved: Arc::clone(&self.moved),
                 compression,
                 pace: self.pace.clone(),
+                large: Arc::clone(&large),
+                ledger: Arc::default(),
             };
-            match layout {
-                Layout::Bundle => self.streams.spawn(stream.bundle()),
-                Layout::Files => self.streams.spawn(stream.files()),
-            };
+            self.streams.spawn(stream.run());
         }
+    }
+
+    /// Has others send what was lost with a connection, as far as the receiver has not settled it meanwhile.
+    fn send_again(&mut self, portions: Vec<Portion>) {
+        let still_open = |portion: Portion| portion.of_open(|id| self.sender.is_open(id));
+        self.queue.put_back(portions.into_iter().filter_map(still_open).collect());
     }
 
     fn tick(&mut self, pulse: &mut Pulse) -> Input {
@@ -372,10 +477,12 @@ impl Sending {
                 counts,
                 moved_bytes: self.moved.content.load(Ordering::Relaxed),
                 found_bytes: self.moved.digest.load(Ordering::Relaxed),
-                planned_bytes: self.sender.planned_bytes(),
+                planned_bytes: self.preview.then(|| self.sender.planned_bytes()),
                 unsettled: self.unsettled,
+                connections: self.links.counts(),
                 ready: elapsed,
                 durable: elapsed,
+                channel: self.channel,
             }),
             Ending::Failed(error) => Err(error),
         }
@@ -396,6 +503,14 @@ async fn catalogue_made(catalogued: &mut Option<oneshot::Receiver<Input>>) -> In
     *catalogued = None;
     match made {
         Some(input) => input,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next stream of the session; waits for ever where none is taken.
+async fn next_arrived(arrivals: &mut Option<SessionStreams>) -> SessionStream {
+    match arrivals {
+        Some(arrivals) => arrivals.next().await,
         None => std::future::pending().await,
     }
 }

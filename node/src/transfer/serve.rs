@@ -10,7 +10,7 @@ use std::{
 
 use ketch_protocol::{
     limits::{HELLO_TIMEOUT_S, VERSION},
-    message::{Ask, Claim, Message, Place, Propose},
+    message::{Ask, Claim, Connections, Message, Place, Propose},
     problem::Reason,
     session::{
         Ending, SessionError, Stop,
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Layout, ServeError,
-    arrivals::{Arrivals, DataStreams, Router},
+    arrivals::{Arrivals, Router, SessionStreams},
     blocking,
     event::{Direction, Event, Report, ServeEvent},
     line::{Leave, Line},
@@ -45,17 +45,19 @@ const SESSIONS_PER_PEER: usize = SESSIONS / 4;
 /// Events of one session that wait to be passed on.
 const EVENTS: usize = 64;
 
-/// Answers peers until `stop` is cancelled, which tells the peers of running sessions and waits for their ends.
+/// Answers peers, each session on at most `connections`, until `stop` is cancelled, which tells the peers of running sessions and waits for their ends.
 pub async fn serve(
     inbound: &mut Inbound,
     shares: Shares,
     indexes: Arc<Indexes>,
+    connections: Connections,
     events: &mpsc::Sender<ServeEvent>,
     stop: &CancellationToken,
 ) -> Result<(), ServeError> {
     let mut serving = Serving {
         shares: Arc::new(shares),
         indexes,
+        connections,
         router: Router::default(),
         targets: Targets::default(),
         events: events.clone(),
@@ -82,6 +84,8 @@ pub async fn serve(
 struct Serving {
     shares: Arc<Shares>,
     indexes: Arc<Indexes>,
+    /// Most connections of one session.
+    connections: Connections,
     router: Router,
     targets: Targets,
     events: mpsc::Sender<ServeEvent>,
@@ -100,6 +104,7 @@ impl Serving {
         let session = Session {
             shares: Arc::clone(&self.shares),
             indexes: Arc::clone(&self.indexes),
+            connections: self.connections,
             router: self.router.clone(),
             targets: self.targets.clone(),
             connection,
@@ -124,6 +129,7 @@ impl Serving {
 struct Session {
     shares: Arc<Shares>,
     indexes: Arc<Indexes>,
+    connections: Connections,
     router: Router,
     targets: Targets,
     connection: Connection,
@@ -140,7 +146,8 @@ impl Session {
         };
         // One that says nothing, or no message, is a stranger; its stream is reset.
         let Ok(Ok(first)) = first else { return };
-        if let Message::Propose(propose) = first {
+        if let Message::Propose(mut propose) = first {
+            propose.connections = propose.connections.min(self.connections);
             return self.take(line, propose).await;
         }
         // Anything but an ask ends that session.
@@ -153,7 +160,8 @@ impl Session {
         let judge = Judge { shares: self.shares, indexes: self.indexes, peer, log: self.log.clone() };
         let events = self.log.events.clone();
         let judge = sending::Judge::Shares(judge);
-        let mut sending = Sending::new(self.connection, Layout::default(), judge, events);
+        let mut sending = Sending::new(self.connection, Layout::default(), judge, events)
+            .taking(self.router, self.connections);
         sending.hear(first);
         let outcome = sending.run(line, &self.stop).await;
         self.log.ended(peer, outcome).await;
@@ -171,7 +179,7 @@ impl Session {
 
     /// Opens the target of a proposal, if the peer may write there and nobody else does.
     async fn open(&self, propose: &Propose) -> Result<Opened, Denial> {
-        let Propose { version, session, place, policy, selection } = propose;
+        let Propose { version, session, place, policy, selection, connections: _, controller: _ } = propose;
         let peer = self.connection.peer();
         if *version != VERSION {
             // The session says it better.
@@ -190,7 +198,8 @@ impl Session {
         let (trash, exclude) = (admitted.share.trash.clone(), admitted.share.exclude.clone());
         let indexes = Arc::clone(&self.indexes);
         let (place, session) = (place.clone(), *session);
-        let opening = Opening { peer, place, session, selection, policy, trash, exclude, indexes };
+        let direction = Direction::Push;
+        let opening = Opening { peer, place, session, selection, policy, trash, direction, exclude, indexes };
         let target = blocking(move || open_shared_target(&admitted, &opening)).await;
         let target = target.map_err(Denial::Told)?;
         Ok(Opened { target, data, heard, _held: held })
@@ -202,7 +211,7 @@ impl Session {
         propose: Propose,
         opened: Opened,
     ) -> Result<Report, SessionError> {
-        self.log.began(propose.place.clone(), Direction::Push).await;
+        self.log.began(propose.place.clone(), Direction::Push, propose.policy.preview).await;
         let Opened { target: OpenTarget { doing, view, free_bytes, own }, data, heard, _held } = opened;
         let (connection, events) = (self.connection.clone(), self.log.events.clone());
         let policy = propose.policy.clone();
@@ -244,7 +253,7 @@ impl Session {
 /// A target that a session may write into.
 struct Opened {
     target: OpenTarget,
-    data: DataStreams,
+    data: SessionStreams,
     heard: Heard,
     _held: HeldTarget,
 }
@@ -267,9 +276,9 @@ impl Judge {
         let admitted = judged.map_err(|refusal| Denial::Silent(refusal.to_string()))?;
         let (selection, indexes) = (ask.selection.clone(), Arc::clone(&self.indexes));
         let tree = blocking(move || open_shared_source(&admitted, &selection, &indexes)).await;
-        let tree = tree.map_err(Denial::Told)?;
-        self.log.began(place.clone(), Direction::Pull).await;
-        Ok(Admission { tree, estimate: None })
+        let tree = tree.map_err(Denial::Told)?.expecting(&ask.missed);
+        self.log.began(place.clone(), Direction::Pull, ask.preview).await;
+        Ok(Admission { disk: tree.lies_on(), tree, estimate: None })
     }
 }
 
@@ -282,9 +291,9 @@ struct Log {
 }
 
 impl Log {
-    async fn began(&self, place: Place, direction: Direction) {
+    async fn began(&self, place: Place, direction: Direction, preview: bool) {
         self.began.store(true, Ordering::Relaxed);
-        self.tell(Event::Began { place, direction }).await;
+        self.tell(Event::Began { place, direction, preview }).await;
     }
 
     async fn turned_away(&self, peer: PeerId, why: String) {

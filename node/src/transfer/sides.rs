@@ -17,6 +17,7 @@ use ketch_protocol::{
 
 use super::{
     SyncError,
+    event::Direction,
     known_tree::{KnownTree, OpenError, filter},
     receiving::Doing,
     store::Store,
@@ -51,6 +52,8 @@ pub(super) struct Opening {
     pub(super) selection: Selection,
     pub(super) policy: Policy,
     pub(super) trash: Option<PathBuf>,
+    /// Whether the peer keeps its source at a place of its own, or just sends it.
+    pub(super) direction: Direction,
     /// What its owner excludes.
     pub(super) exclude: Vec<String>,
     pub(super) indexes: Arc<Indexes>,
@@ -70,14 +73,19 @@ impl Opening {
     fn own_tree(&self, root: &HeldDirectory) -> Result<KnownTree, OpenError> {
         let Self { peer, place, selection, policy, .. } = self;
         let tree = KnownTree::open(root, &self.indexes, &self.own_selection(), &self.exclude)?;
-        Ok(tree.paired(*peer, place, selection, policy).marking_root(!policy.preview))
+        let tree = tree.paired(*peer, place, selection, policy).marking_root(!policy.preview);
+        Ok(match self.direction {
+            Direction::Pull => tree.made_from(*peer, place, policy),
+            // Who pushes looks after its source itself.
+            Direction::Push => tree,
+        })
     }
 }
 
 /// Opens the target on the side that dials. Where nothing is to be written it may be missing, else it is made.
 pub(super) fn open_local_target(path: &Path, opening: &Opening) -> Result<OpenTarget, SyncError> {
     if opening.policy.preview {
-        return preview_target(HeldDirectory::open(path), opening);
+        return preview_target(path, HeldDirectory::open(path), opening);
     }
     let root = fs::create_dir_all(path).and_then(|()| HeldDirectory::open(path));
     open_target(root.map_err(|error| TargetError::new(path, error))?, opening)
@@ -139,11 +147,15 @@ fn open_alone(
 }
 
 /// Opens a target that may be missing, to look at it.
-fn preview_target(root: io::Result<HeldDirectory>, opening: &Opening) -> Result<OpenTarget, SyncError> {
+fn preview_target(
+    path: &Path,
+    root: io::Result<HeldDirectory>,
+    opening: &Opening,
+) -> Result<OpenTarget, SyncError> {
     let own = match root {
         Ok(root) => Some(opening.own_tree(&root)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(SyncError::LookAtTarget(error)),
+        Err(error) => return Err(TargetError::new(path, error).into()),
     };
     let view = if own.is_some() { TargetView::Comparable } else { TargetView::Occupied };
     let filter = filter(&opening.selection, &opening.exclude)?;
@@ -171,14 +183,16 @@ pub(super) fn open_shared_source(
 /// Opens what a peer may write into. Below the share it is made where it is missing and something is written.
 pub(super) fn open_shared_target(admitted: &Admitted, opening: &Opening) -> Result<OpenTarget, Stop> {
     let preview = opening.policy.preview;
-    let opened = HeldDirectory::open_exactly(&admitted.share.root);
-    let opened = opened.and_then(|root| match &admitted.path {
-        Some(path) if preview => root.below(path),
-        Some(path) => root.make_below(path),
-        None => Ok(root),
-    });
+    let share = HeldDirectory::open_exactly(&admitted.share.root);
+    let share = share.map_err(|error| unavailable(admitted, &error))?;
+    let opened = match &admitted.path {
+        Some(path) if preview => share.below(path),
+        Some(path) => share.make_below(path),
+        None => Ok(share),
+    };
     if preview {
-        return preview_target(opened, opening).map_err(|error| stop_of(admitted, &error));
+        let path = admitted.full_path();
+        return preview_target(&path, opened, opening).map_err(|error| stop_of(admitted, &error));
     }
     let root = opened.map_err(|error| unavailable(admitted, &error))?;
     open_target(root, opening).map_err(|error| stop_of(admitted, &error))
@@ -188,7 +202,7 @@ pub(super) fn open_shared_target(admitted: &Admitted, opening: &Opening) -> Resu
 fn unavailable(admitted: &Admitted, error: &io::Error) -> Stop {
     let path = admitted.path.as_ref().map_or_else(|| "its root".into(), |path| format!("\"{path}\" in it"));
     let detail = format_args!("the share \"{}\": cannot open {path}: {error}", admitted.share.name);
-    Stop::new(Reason::Internal, detail)
+    Stop::new(Reason::Unavailable, detail)
 }
 
 /// What a peer hears of a target that can't be written, or looked at.
@@ -199,12 +213,9 @@ fn stop_of(admitted: &Admitted, error: &SyncError) -> Stop {
             (error.reason(), error.source().map_or_else(String::new, |source| format!(": {source}")))
         }
         SyncError::Tree(error) => (Reason::Internal, format!(": {error}")),
-        SyncError::Source { .. }
-        | SyncError::OtherSource { .. }
-        | SyncError::Connect(_)
-        | SyncError::Session { .. }
-        | SyncError::Interrupted
-        | SyncError::Random(_) => (Reason::Internal, String::new()),
+        SyncError::Source { .. } | SyncError::OtherSource { .. } | SyncError::Dialed(_) => {
+            (Reason::Internal, String::new())
+        }
     };
     Stop::new(reason, format_args!("the share \"{}\" cannot be written{cause}", admitted.share.name))
 }

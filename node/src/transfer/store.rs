@@ -116,6 +116,8 @@ impl Store {
 pub(super) struct Stored {
     /// What is known of entries now.
     pub(super) outcomes: Vec<(EntryId, Outcome)>,
+    /// How many segments came to their end.
+    pub(super) segments: usize,
     /// How many entries wait for others to be settled.
     pub(super) waiting: usize,
     /// Why the session must end, if it must.

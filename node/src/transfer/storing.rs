@@ -7,7 +7,7 @@ use std::{
 
 use ketch_protocol::{
     chunk::Part,
-    delta::{Grain, Recipe, worthwhile},
+    delta::{Grain, Needs, Recipe, worthwhile},
     hash::{ContentHash, Hasher},
     limits::BLOCK_BYTES,
     manifest::{Entry, EntryId},
@@ -73,19 +73,20 @@ enum Current {
     Piece {
         id: EntryId,
         rebuilt: Arc<Rebuilt>,
+        piece: Run,
         hasher: Hasher,
         /// Where the next byte goes.
         offset: u64,
     },
     Recipe {
         id: EntryId,
-        path: EntryPath,
+        rebuilt: Arc<Rebuilt>,
         grain: Grain,
         parts: Vec<Part>,
     },
     List {
         id: EntryId,
-        path: EntryPath,
+        rebuilt: Arc<Rebuilt>,
         offset: u64,
         chunks: Vec<Part>,
     },
@@ -101,6 +102,11 @@ impl Storing {
     /// For a compressed stream; fails when there is no memory for it.
     pub(super) fn compressed(store: Arc<Store>) -> io::Result<Self> {
         Ok(Self { decompressor: Some(Decompressor::new()?), ..Self::new(store) })
+    }
+
+    /// Whether the session is over, so that nothing more is stored.
+    pub(super) fn is_over(&self) -> bool {
+        self.store.registry.is_closed()
     }
 
     /// Takes the next bytes of the stream.
@@ -148,7 +154,35 @@ impl Storing {
         Ok(self.decoder.finish()?)
     }
 
+    /// Gives back what the stream was bringing when its connection was lost. It comes again on another one; what
+    /// came again already and was passed over is wanted once more.
+    pub(super) fn abandon(&mut self) -> Stored {
+        let wanted = match std::mem::replace(&mut self.current, Current::None) {
+            Current::None
+            | Current::Ignored
+            | Current::Compared { .. }
+            | Current::Recipe { .. }
+            | Current::List { .. } => None,
+            Current::Whole { id, .. } => {
+                self.store.registry.release(id).then_some((id, Outcome::ContentAgain))
+            }
+            Current::Range { id, incoming, span, .. } => {
+                let again = Run { first: span.index(), count: 1 };
+                let parts = Outcome::Parts { content: vec![again], digest: Vec::new() };
+                incoming.release(span.index()).then_some((id, parts))
+            }
+            Current::Piece { id, rebuilt, piece, .. } => {
+                let needs = Needs { lists: Vec::new(), pieces: vec![piece] };
+                rebuilt.release(piece).then_some((id, Outcome::Needs(needs)))
+            }
+        };
+        Stored { outcomes: wanted.into_iter().collect(), ..Stored::default() }
+    }
+
     fn take_item(&mut self, item: Item<'_>, stored: &mut Stored) {
+        if let Item::End(_) | Item::Aborted { .. } | Item::Digest { .. } | Item::ListEnd = &item {
+            stored.segments += 1;
+        }
         let taken = match item {
             Item::Begin { id, span } => self.begin(id, span),
             Item::Piece { id, bytes } => self.begin_piece(id, bytes),
@@ -185,6 +219,9 @@ impl Storing {
             }
             Lookup::Awaited(Awaited::Content(entry)) => {
                 check_span(id, span, &entry)?;
+                if !self.store.registry.claim(id) {
+                    return Ok(None);
+                }
                 let file = self.store.target.create(&entry).map_err(|trouble| Failure::Entry(id, trouble))?;
                 let hasher = span.hasher(entry.size());
                 self.current = Current::Whole { id, entry, hasher, file: Box::new(file) };
@@ -214,23 +251,29 @@ impl Storing {
         let claimed = self.rebuilt(id).filter(|rebuilt| rebuilt.claim(bytes));
         self.current = claimed.map_or(Current::Ignored, |rebuilt| {
             let (hasher, offset) = (Hasher::whole(), bytes.first);
-            Current::Piece { id, rebuilt, hasher, offset }
+            Current::Piece { id, rebuilt, piece: bytes, hasher, offset }
         });
         Ok(None)
     }
 
     fn begin_recipe(&mut self, id: EntryId, grain: Grain) -> Taken {
-        self.current = self.rebuilt(id).map_or(Current::Ignored, |rebuilt| {
-            let path = rebuilt.entry.path.clone();
-            Current::Recipe { id, path, grain, parts: Vec::new() }
+        let awaited = self.rebuilt(id).filter(|rebuilt| rebuilt.awaits_recipe());
+        self.current = awaited.map_or(Current::Ignored, |rebuilt| Current::Recipe {
+            id,
+            rebuilt,
+            grain,
+            parts: Vec::new(),
         });
         Ok(None)
     }
 
     fn begin_list(&mut self, id: EntryId, bytes: Run) -> Taken {
-        self.current = self.rebuilt(id).map_or(Current::Ignored, |rebuilt| {
-            let path = rebuilt.entry.path.clone();
-            Current::List { id, path, offset: bytes.first, chunks: Vec::new() }
+        let awaited = self.rebuilt(id).filter(|rebuilt| rebuilt.awaits_list(bytes));
+        self.current = awaited.map_or(Current::Ignored, |rebuilt| Current::List {
+            id,
+            rebuilt,
+            offset: bytes.first,
+            chunks: Vec::new(),
         });
         Ok(None)
     }
@@ -250,7 +293,9 @@ impl Storing {
     }
 
     fn list_end(&mut self) -> Taken {
-        if let Current::List { id, offset, chunks, .. } = std::mem::replace(&mut self.current, Current::None)
+        if let Current::List { id, rebuilt, offset, chunks } =
+            std::mem::replace(&mut self.current, Current::None)
+            && rebuilt.hear_list(offset)
         {
             self.store.rebuilds.hand_in(Job::List(id, offset, chunks));
         }
@@ -300,7 +345,7 @@ impl Storing {
             | Current::List { .. } => {
                 return Ok(None);
             }
-            Current::Piece { id, rebuilt, hasher, offset } => {
+            Current::Piece { id, rebuilt, hasher, offset, .. } => {
                 hasher.update(bytes);
                 let written = rebuilt.file.write_at(*offset, bytes);
                 *offset += bytes.len() as u64;
@@ -326,16 +371,18 @@ impl Storing {
     fn end(&mut self, hash: ContentHash) -> Taken {
         match std::mem::replace(&mut self.current, Current::None) {
             Current::None | Current::Ignored | Current::Compared { .. } | Current::List { .. } => Ok(None),
-            Current::Piece { id, rebuilt, hasher, .. } => {
+            Current::Piece { id, rebuilt, piece, hasher, .. } => {
                 check_hash(&rebuilt.entry, hash, hasher.finish())
                     .map_err(|trouble| Failure::Entry(id, trouble))?;
-                if rebuilt.is_last_stored() {
+                if rebuilt.is_last_stored(piece) {
                     self.store.rebuilds.hand_in(Job::PiecesStored(id));
                 }
                 Ok(None)
             }
-            Current::Recipe { id, grain, parts, .. } => {
-                self.store.rebuilds.hand_in(Job::Recipe(id, Recipe { grain, parts, hash }));
+            Current::Recipe { id, rebuilt, grain, parts } => {
+                if rebuilt.hear_recipe() {
+                    self.store.rebuilds.hand_in(Job::Recipe(id, Recipe { grain, parts, hash }));
+                }
                 Ok(None)
             }
             Current::Whole { id, entry, hasher, file } => {
@@ -399,9 +446,10 @@ impl Storing {
                 self.store.rebuilds.hand_in(Job::NoRecipe(id));
                 return Ok(None);
             }
-            Current::Compared { id, path }
-            | Current::Recipe { id, path, .. }
-            | Current::List { id, path, .. } => (id, path),
+            Current::Compared { id, path } => (id, path),
+            Current::Recipe { id, rebuilt, .. } | Current::List { id, rebuilt, .. } => {
+                (id, rebuilt.entry.path.clone())
+            }
             Current::Piece { id, rebuilt, .. } => {
                 if cause.is_unsettled() {
                     // Of this version nothing more will ever come.

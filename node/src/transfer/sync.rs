@@ -4,7 +4,8 @@ use std::{num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Claim, Consent, Place, Policy, Propose, Selection, SessionId, TargetView},
+    message::{Ask, Claim, Connections, Consent, Place, Policy, Propose, Selection, SessionId, TargetView},
+    path::EntryPath,
 };
 use tokio::{
     sync::mpsc,
@@ -13,19 +14,21 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ConnectError, SyncError,
+    ConnectError, DialedError, SyncError,
     arrivals::{Arrivals, Router},
     blocking,
     connect::open_control,
     event::{Direction, Event, Report, Route},
     known_tree::KnownTree,
     line::Line,
+    links::{LinkRole, Links},
     pace::Pace,
     random_session,
     receiving::{CutShort, Receiving},
     retry::Retry,
     sending::Sending,
     sides::{OpenTarget, Opening, open_local_source, open_local_target},
+    wish::ConnectionWish,
 };
 use crate::{
     index::Indexes,
@@ -54,6 +57,8 @@ pub struct SyncRequest {
     pub policy: Policy,
     /// Whether every change of the target is told ([`Event::Changed`]), or removals alone.
     pub itemize: bool,
+    /// How many connections carry content.
+    pub connections: ConnectionWish,
     /// Most bytes of content a second, if there is a limit.
     pub bytes_per_s: Option<NonZeroU64>,
     /// How long to try again after a connection was lost.
@@ -75,11 +80,12 @@ pub async fn sync(
     let mut retry = Retry::new(request.retry_for);
     let mut is_first = true;
     let pace = Pace::new(request.bytes_per_s);
-    let mut syncing = Syncing { pace, node, inbound, request, events, stop };
+    let mut syncing = Syncing { pace, node, inbound, request, events, stop, missed: Vec::new() };
     loop {
         let error = match syncing.attempt().await {
-            Ok(report) if report.unsettled > 0 && is_first && !stop.is_cancelled() => {
+            Ok(report) if report.unsettled.entries > 0 && is_first && !stop.is_cancelled() => {
                 is_first = false;
+                syncing.missed = report.unsettled.names.clone();
                 let _ = events.send(Event::Again(report)).await;
                 continue;
             }
@@ -91,7 +97,7 @@ pub async fn sync(
         let _ = events.send(Event::Retrying { why: error.to_string(), wait }).await;
         tokio::select! {
             () = sleep(wait) => {}
-            () = stop.cancelled() => return Err(SyncError::Interrupted),
+            () = stop.cancelled() => return Err(DialedError::Interrupted.into()),
         }
     }
 }
@@ -103,6 +109,8 @@ struct Syncing<'a> {
     request: SyncRequest,
     events: &'a mpsc::Sender<Event>,
     stop: &'a CancellationToken,
+    /// What changed or vanished in the session before.
+    missed: Vec<EntryPath>,
 }
 
 impl Syncing<'_> {
@@ -115,10 +123,12 @@ impl Syncing<'_> {
     }
 
     async fn pull(&mut self) -> Result<Report, SyncError> {
-        let session = random_session().map_err(SyncError::Random)?;
+        let session = random_session().map_err(DialedError::Random)?;
         let opened = self.open_target(session).await?;
         let (connection, stream) = self.connect().await?;
-        let ask = self.ask(session, opened.view);
+        let links = self.links(&connection);
+        let connections = links.most(Connections::MOST);
+        let ask = Ask { connections, ..self.ask(session, opened.view, &connection) };
         let router = Router::default();
         let data = router.register(connection.peer(), ask.session).expect("it is the only session");
         let mut arrivals = Arrivals::new(self.inbound, router);
@@ -127,33 +137,37 @@ impl Syncing<'_> {
         let receiving = receiving
             .comparing(own, &self.request.policy)
             .itemizing(self.request.itemize)
+            .linked(links)
             .paced(self.pace.clone());
         let result = tokio::select! {
             result = receiving.run(Line::new(stream), data, self.stop) => result,
             never = arrivals.move_data() => match never {},
         };
         connection.close().await;
-        result.map_err(|CutShort { error, unfinished }| SyncError::Session { error, unfinished })
+        result.map_err(|CutShort { error, unfinished }| DialedError::Session { error, unfinished }.into())
     }
 
     async fn push(&mut self) -> Result<Report, SyncError> {
         let source = self.open_source().await?;
         let (connection, stream) = self.connect().await?;
+        let links = self.links(&connection);
         let propose = Propose {
             version: VERSION,
-            session: random_session().map_err(SyncError::Random)?,
+            session: random_session().map_err(DialedError::Random)?,
             place: self.request.place.clone(),
             selection: self.request.selection.clone(),
             policy: self.request.policy.clone(),
+            connections: links.most(Connections::MOST),
+            controller: connection.asked_controller(),
         };
-        let sending = Sending::propose(connection.clone(), propose, source, self.events.clone());
+        let sending = Sending::propose(links, connection.clone(), propose, source, self.events.clone());
         let sending = sending.itemizing(self.request.itemize).paced(self.pace.clone());
         let result = sending.run(Line::new(stream), self.stop).await;
         connection.close().await;
-        result.map_err(|error| SyncError::Session { error, unfinished: Unfinished::default() })
+        result.map_err(|error| DialedError::Session { error, unfinished: Unfinished::default() }.into())
     }
 
-    fn ask(&self, session: SessionId, target: TargetView) -> Ask {
+    fn ask(&self, session: SessionId, target: TargetView, connection: &Connection) -> Ask {
         Ask {
             version: VERSION,
             session,
@@ -162,26 +176,41 @@ impl Syncing<'_> {
             target,
             selection: self.request.selection.clone(),
             preview: self.request.policy.preview,
+            connections: Connections::ONE,
+            controller: connection.asked_controller(),
+            congestion: None,
+            missed: self.missed.clone(),
         }
+    }
+
+    /// More connections for what crosses; nothing does in a preview.
+    fn links(&self, connection: &Connection) -> Links {
+        let wish = match self.request.policy.preview {
+            true => ConnectionWish::Exactly(Connections::ONE),
+            false => self.request.connections,
+        };
+        Links::new(connection.clone(), LinkRole::Makes(self.node.clone(), wish))
     }
 
     async fn open_target(&self, session: SessionId) -> Result<OpenTarget, SyncError> {
         let SyncRequest { peer, place, local, trash, policy, selection, indexes, .. } = self.request.clone();
         let exclude = Vec::new();
-        let opening = Opening { peer, place, session, selection, policy, trash, exclude, indexes };
+        let direction = Direction::Pull;
+        let opening = Opening { peer, place, session, selection, policy, trash, direction, exclude, indexes };
         blocking(move || open_local_target(&local, &opening)).await
     }
 
     async fn open_source(&self) -> Result<KnownTree, SyncError> {
         let SyncRequest { local, selection, policy, indexes, .. } = self.request.clone();
-        blocking(move || open_local_source(local, &selection, &policy, &indexes)).await
+        let source = blocking(move || open_local_source(local, &selection, &policy, &indexes)).await?;
+        Ok(source.expecting(&self.missed))
     }
 
-    async fn connect(&self) -> Result<(Connection, Stream), SyncError> {
+    async fn connect(&self) -> Result<(Connection, Stream), DialedError> {
         let SyncRequest { peer, addresses, .. } = &self.request;
         let connection = tokio::select! {
             dialed = self.node.dial(*peer, addresses.clone()) => dialed.map_err(ConnectError::from)?,
-            () = self.stop.cancelled() => return Err(SyncError::Interrupted),
+            () = self.stop.cancelled() => return Err(DialedError::Interrupted),
         };
         let _ = self.events.send(Event::Connected(Route::of(&connection))).await;
         let stream = open_control(&connection).await?;

@@ -30,8 +30,8 @@ pub use scan::{Found, Listing, Scan};
 pub use source::{Source, SourceError, SourceFile};
 pub use target::{
     Approved, Decision, Durability, Existing, Extras, Handling, Link, NewFile, NewTrash, Options, Over, Own,
-    Partial, Plan, Rebuild, Skip, Target, TargetError, TooMany, TrashError, Trouble, UndoError, Undone,
-    Unfinished, decide, undo,
+    Partial, Plan, Rebuild, Skip, Spared, Target, TargetError, TooMany, TrashError, Trouble, UndoError,
+    Undone, Unfinished, decide, undo,
 };
 
 /// The one folder that holds what is not yet complete, at the top of each file system of a target. It is

@@ -184,10 +184,15 @@ impl Source {
     /// Which directory it is; `None` of operands.
     pub fn root(&self) -> Result<Option<Root>, SourceError> {
         let Top::Root { handle, path } = &self.0.top else { return Ok(None) };
-        let seen = fstat(handle).and_then(|stat| Ok((stat, fstatvfs(handle)?)));
-        let (stat, file_system) = seen.map_err(|error| root_error(path, error))?;
-        let identity = RootIdentity { file_system: file_system.f_fsid, inode: stat.st_ino };
+        let seen = fstatvfs(handle).map_err(|error| root_error(path, error))?;
+        let identity = RootIdentity { file_system: seen.f_fsid };
         Ok(Some(Root { path: path.clone(), identity }))
+    }
+
+    /// Whether nothing has the name of a path.
+    pub fn lacks(&self, path: &EntryPath) -> bool {
+        let looked = self.beneath(path, |parent, leaf| statat(parent, leaf, AtFlags::SYMLINK_NOFOLLOW));
+        matches!(looked, Err(Errno::NOENT | Errno::NOTDIR))
     }
 
     /// Opens a listed file for reading; a problem when it no longer is what was listed.

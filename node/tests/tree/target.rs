@@ -153,6 +153,18 @@ fn something_different_is_replaced_when_asked_but_never_a_directory() {
 }
 
 #[test]
+fn a_file_has_its_mode_whether_it_was_made_with_it_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = open(folder.path(), CAREFUL);
+    for wanted in [0o000, 0o400, 0o444, 0o600, 0o644, 0o666, 0o755, 0o777] {
+        let mut entry = file(&format!("{wanted:o}"), 3);
+        entry.mode = wanted;
+        store(&target, &entry, b"abc").unwrap();
+        assert_eq!(mode(&folder.path().join(format!("{wanted:o}"))), wanted);
+    }
+}
+
+#[test]
 fn a_file_that_is_not_committed_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     for options in [CAREFUL, OVERWRITING] {

@@ -11,7 +11,7 @@ use ketch::{
         Inbound, Keypair, Node, NodeOptions,
         TransportKind::{self, Quic, Tcp},
     },
-    transfer::{self, Event, ReceiveRequest, Report},
+    transfer::{self, ConnectionWish, Event, ReceiveRequest, Report},
     tree::{Durability, Handling, Options, PRIVATE_FOLDER},
 };
 use ketch_protocol::{message::Consent, session::receiver::Answer};
@@ -32,6 +32,7 @@ async fn receive_after(place: &Place, ticket: &str, change: impl FnOnce()) -> Re
         destination: place.target(),
         options: Options { handling: Handling::receiving(false), durability: Durability::None },
         transport: None,
+        connections: ConnectionWish::Auto,
         consent: Consent::Pending,
     };
     let (events, mut told) = mpsc::channel(16);

@@ -3,7 +3,7 @@
 use futures::AsyncReadExt as _;
 use ketch::swarm::TransportKind::Tcp;
 use ketch_protocol::{
-    io::StreamKind,
+    io::{DataForm, StreamKind},
     message::{Compression, Message, TargetView},
     record::{
         compressed::Decompressor,
@@ -32,7 +32,10 @@ async fn content_crosses_compressed_when_that_is_asked_for() {
     control.say(&Message::Ask(ask)).await;
 
     let (_, mut stream) = timeout(PATIENCE, receiver.inbound.next()).await.unwrap().unwrap();
-    assert_eq!(StreamKind::read(&mut stream).await.unwrap(), StreamKind::Compressed(session));
+    assert_eq!(
+        StreamKind::read(&mut stream).await.unwrap(),
+        StreamKind::Data(session, DataForm { compressed: true, acknowledged: false })
+    );
     let (mut decompressor, mut decoder) = (Decompressor::new().unwrap(), Decoder::default());
     let (mut content, mut crossed, mut ended) = (Vec::new(), 0, false);
     let mut buffer = vec![0; 4096];

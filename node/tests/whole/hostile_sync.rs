@@ -11,12 +11,13 @@ use futures::AsyncWriteExt as _;
 use ketch::{identity, state::StateFolder, swarm::TransportKind::Tcp, trust::Ticket};
 use ketch_protocol::{
     hash::ContentHash,
-    io::StreamKind,
+    io::{DataForm, StreamKind},
     limits::VERSION,
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Expand, List, Message, Offer, Parts, Place as SharePlace, Policy, Propose,
-        Removal, RemovalLimit, Run, Secret, Selection, SessionId, ShareName, TargetView, Want, encode,
+        Ask, Batch, Claim, Connections, Expand, List, Message, Offer, Parts, Place as SharePlace, Policy,
+        Propose, Removal, RemovalLimit, Run, Secret, Selection, SessionId, ShareName, TargetView, Want,
+        encode,
     },
     path::EntryPath,
     problem::Reason,
@@ -31,7 +32,7 @@ use crate::{
 const SESSION: SessionId = SessionId([9; 16]);
 
 /// The test as the node `comer`, which has rights on `docs`.
-async fn come(serving: &Serving) -> PlayedReceiver {
+pub(crate) async fn come(serving: &Serving) -> PlayedReceiver {
     let comer = StateFolder::locate(Some(serving.place.path("comer")), |_| None).unwrap();
     let identity = identity::load_or_create(&comer).unwrap();
     let address = serving.address.parse().unwrap();
@@ -39,7 +40,7 @@ async fn come(serving: &Serving) -> PlayedReceiver {
     PlayedReceiver::dial_as(identity, &ticket).await
 }
 
-fn place(path: &str) -> SharePlace {
+pub(crate) fn place(path: &str) -> SharePlace {
     let path = (!path.is_empty()).then(|| EntryPath::parse(path.as_bytes()).unwrap());
     SharePlace { share: ShareName::parse("docs").unwrap(), path }
 }
@@ -47,10 +48,18 @@ fn place(path: &str) -> SharePlace {
 fn propose(path: &str, policy: Policy) -> Vec<u8> {
     let selection = Selection::default();
     let place = place(path);
-    encode(&Message::Propose(Propose { version: VERSION, session: SESSION, place, selection, policy }))
+    encode(&Message::Propose(Propose {
+        version: VERSION,
+        session: SESSION,
+        place,
+        selection,
+        policy,
+        connections: Connections::ONE,
+        controller: None,
+    }))
 }
 
-fn ask(comer: &PlayedReceiver, path: &str, target: TargetView) -> Vec<u8> {
+pub(crate) fn ask(comer: &PlayedReceiver, path: &str, target: TargetView) -> Vec<u8> {
     let ask = Ask { claim: Claim::Share(place(path)), session: SESSION, ..comer.ask(target) };
     encode(&Message::Ask(ask))
 }
@@ -62,7 +71,7 @@ fn with_path(message: Vec<u8>, path: &str, other: &str) -> Vec<u8> {
 }
 
 /// Why the other side does not go on.
-async fn refused(control: &mut Control) -> (Reason, String) {
+pub(crate) async fn refused(control: &mut Control) -> (Reason, String) {
     control
         .hear_until(|message| {
             if let Message::Refuse(refuse) = message { Some((refuse.reason, refuse.detail)) } else { None }
@@ -71,7 +80,7 @@ async fn refused(control: &mut Control) -> (Reason, String) {
 }
 
 /// An honest pull gets all that is shared.
-async fn still_serves(serving: &Serving) {
+pub(crate) async fn still_serves(serving: &Serving) {
     let pulled = serving.sync_as("other", serving.docs(""), serving.place.path("honest"), &[]).end().await;
     pulled.expect(0);
 }
@@ -129,11 +138,27 @@ async fn who_may_write_may_not_remove_by_any_message() {
 async fn proposed(comer: &PlayedReceiver, target: &str, session: SessionId) -> Control {
     let mut control = comer.control().await;
     let (selection, policy) = (Selection::default(), Policy::default());
-    let propose = Propose { version: VERSION, session, place: place(target), selection, policy };
+    let propose = Propose {
+        version: VERSION,
+        session,
+        place: place(target),
+        selection,
+        policy,
+        connections: Connections::ONE,
+        controller: None,
+    };
     control.say(&Message::Propose(propose)).await;
     let asked = control.hear_until(|message| if let Message::Ask(ask) = message { Some(ask) } else { None });
     assert_eq!(asked.await.claim, Claim::Proposed);
-    control.say(&Message::Offer(Offer { version: VERSION, estimate: None })).await;
+    control
+        .say(&Message::Offer(Offer {
+            version: VERSION,
+            estimate: None,
+            connections: Connections::ONE,
+            congestion: None,
+            disk: None,
+        }))
+        .await;
     control
 }
 
@@ -172,7 +197,7 @@ async fn a_hash_that_was_listed_is_not_believed_of_other_content() {
     control.say(&Message::Manifest(batch)).await;
     control.say_bytes(&manifest_end(1, 7)).await;
     let mut stream = comer.stream().await;
-    StreamKind::Data(SESSION).write(&mut stream).await.unwrap();
+    StreamKind::Data(SESSION, DataForm::default()).write(&mut stream).await.unwrap();
     stream.write_all(&whole(0, b"another")).await.unwrap();
     stream.flush().await.unwrap();
     control.hear_until(|message| matches!(message, Message::Done(_)).then_some(())).await;

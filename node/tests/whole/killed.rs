@@ -9,7 +9,7 @@ use std::{
     fs,
     io::{self, Write as _},
     os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     str::FromStr,
     time::{Duration, Instant},
 };
@@ -26,7 +26,7 @@ use tokio::time::sleep;
 use crate::{
     place::{assert_same, noise},
     process::{Ended, Ketch},
-    serving::{Serving, settle},
+    serving::{Serving, Trees, settle},
 };
 
 /// What each small file holds, in bytes.
@@ -77,51 +77,29 @@ fn setting<T: FromStr>(name: &str, otherwise: T) -> T {
 }
 
 /// Two trees at two ends.
-struct Trees {
-    serving: Serving,
-    direction: Direction,
+struct Setting {
+    trees: Trees,
     /// All the content of the source, in bytes.
     bytes: u64,
 }
 
-impl Trees {
+impl Setting {
     /// A source of small files and two large ones of this length.
     async fn new(kill: &Kill) -> Self {
         let large_bytes = setting("KETCH_KILL_MIB", 110) * (1 << 20) / 2;
         let files = setting("KETCH_KILL_FILES", 2_000);
-        let serving = Serving::with(kill.transport, "read,write").await;
-        let trees =
-            Self { serving, direction: kill.direction, bytes: files * SMALL_BYTES + 2 * large_bytes as u64 };
+        let trees = Trees::new(kill.transport, kill.direction).await;
         let small = Shape::Small { files, bytes: SMALL_BYTES };
         small.write(7, &trees.source().join("small")).unwrap();
         for (name, seed) in [("large one", 1), ("very large", 2)] {
             fs::write(trees.source().join(name), noise(large_bytes, seed)).unwrap();
         }
         settle().await;
-        trees
-    }
-
-    fn source(&self) -> PathBuf {
-        match self.direction {
-            Push => self.serving.place.source(),
-            Pull => self.serving.shared(),
-        }
-    }
-
-    fn target(&self) -> PathBuf {
-        match self.direction {
-            Push => self.serving.shared(),
-            Pull => self.serving.place.target(),
-        }
+        Self { trees, bytes: files * SMALL_BYTES + 2 * large_bytes as u64 }
     }
 
     fn start(&self) -> Ketch {
-        let docs = self.serving.docs("");
-        let options = ["--retry-for", "0s"];
-        match self.direction {
-            Push => self.serving.sync(self.source(), docs, &options),
-            Pull => self.serving.sync(docs, self.target(), &options),
-        }
+        self.trees.sync(&["--retry-for", "0s"])
     }
 
     /// Runs the command and kills one of the two. The other is at rest then, or has yet to notice.
@@ -131,9 +109,9 @@ impl Trees {
         let mut ended = Vec::new();
         match (kill.victim, kill.transport) {
             (Victim::Dialer, _) => dialer.signal(Signal::KILL),
-            (Victim::Server, Tcp) => ended.push(self.serving.kill_and_start_again().await),
+            (Victim::Server, Tcp) => ended.push(self.trees.serving.kill_and_start_again().await),
             (Victim::Server, Quic) => {
-                ended.push(self.serving.kill_and_start_again().await);
+                ended.push(self.trees.serving.kill_and_start_again().await);
                 // Nobody tells it, and it would wait for long.
                 dialer.signal(Signal::INT);
             }
@@ -144,7 +122,7 @@ impl Trees {
 
     /// Bytes that are stored of files which are not whole.
     fn unfinished_bytes(&self) -> u64 {
-        let Ok(entries) = fs::read_dir(self.target().join(PRIVATE_FOLDER)) else { return 0 };
+        let Ok(entries) = fs::read_dir(self.trees.target().join(PRIVATE_FOLDER)) else { return 0 };
         entries.map(|entry| entry.unwrap().metadata().unwrap().blocks() * 512).sum()
     }
 }
@@ -173,29 +151,30 @@ fn count_files(folder: &Path) -> u64 {
 }
 
 /// Kills a session, runs the same command again and looks at everything.
-async fn kill_and_run_again(kill: &Kill, mut trees: Trees, whole: Duration) {
+async fn kill_and_run_again(kill: &Kill, mut setting: Setting, whole: Duration) {
     let began = Instant::now();
-    let mut ended = trees.kill(kill, whole).await;
-    let (stored, unfinished) = (count_files(&trees.target().join("small")), trees.unfinished_bytes());
-    let again = trees.start().end().await;
+    let mut ended = setting.kill(kill, whole).await;
+    let (stored, unfinished) =
+        (count_files(&setting.trees.target().join("small")), setting.unfinished_bytes());
+    let again = setting.start().end().await;
     assert_eq!(again.code, Some(0), "{kill:?}: {again:#?}");
     let done = again.event("done");
     let number = |name: &str| done[name].as_u64().unwrap();
-    assert_same(&trees.source(), &trees.target());
+    assert_same(&setting.trees.source(), &setting.trees.target());
     assert!(number("kept") >= stored, "{kill:?}: {stored} were stored, {done}");
     // What was committed is known without being read.
     assert!(number("found_bytes") <= unfinished + UNSAID_BYTES, "{kill:?}: {unfinished} of parts, {done}");
 
-    let third = trees.start().end().await.expect(0).event("done");
+    let third = setting.start().end().await.expect(0).event("done");
     assert_eq!((&third["moved_bytes"], &third["found_bytes"]), (&0.into(), &0.into()), "{kill:?}");
-    ended.extend([again, trees.serving.kill_and_start_again().await]);
+    ended.extend([again, setting.trees.serving.kill_and_start_again().await]);
     let moved = moved_by_all(&ended);
     assert!(
-        moved <= trees.bytes + (trees.bytes / 10).max(CUT_BYTES),
+        moved <= setting.bytes + (setting.bytes / 10).max(CUT_BYTES),
         "{kill:?}: {moved} bytes of {}",
-        trees.bytes
+        setting.bytes
     );
-    let (took, all) = (began.elapsed(), trees.bytes);
+    let (took, all) = (began.elapsed(), setting.bytes);
     let _ =
         writeln!(io::stderr(), "{kill:?}: {stored} small files stored, {moved} of {all} bytes in {took:?}");
 }
@@ -206,13 +185,13 @@ async fn whoever_is_killed_the_same_command_goes_on() {
     // Written past the harness: a failure is repeated with it.
     let _ = writeln!(io::stderr(), "KETCH_SEED={seed}");
     let kills = kills(setting("KETCH_KILLS", 8), seed);
-    let undisturbed = Trees::new(&kills[0]).await;
+    let undisturbed = Setting::new(&kills[0]).await;
     let began = Instant::now();
     undisturbed.start().end().await.expect(0);
     let whole = began.elapsed();
     for kill in kills {
-        let trees = Trees::new(&kill).await;
-        kill_and_run_again(&kill, trees, whole).await;
+        let setting = Setting::new(&kill).await;
+        kill_and_run_again(&kill, setting, whole).await;
     }
 }
 

@@ -12,17 +12,8 @@ use ketch::swarm::TransportKind::Tcp;
 use crate::{
     place::{account, assert_same, noise},
     process::Ended,
-    serving::{Serving, write},
+    serving::{Serving, changes, write},
 };
-
-/// The changes that were told, with how.
-fn changes(ended: &Ended) -> Vec<(String, String)> {
-    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let mut changes: Vec<_> =
-        ended.events("changed").iter().map(|event| (text(&event["path"]), text(&event["change"]))).collect();
-    changes.sort();
-    changes
-}
 
 fn changed(ended: &Ended) -> Vec<String> {
     changes(ended).into_iter().map(|(path, _)| path).collect()

@@ -9,9 +9,11 @@ use ketch::{
     trust::Ticket,
 };
 use ketch_protocol::{
-    io::{MessageReader, NoMessage, StreamKind},
+    io::{DataForm, MessageReader, NoMessage, StreamKind},
     limits::VERSION,
-    message::{Ask, Claim, Consent, Message, Offer, Secret, Selection, SessionId, TargetView, encode},
+    message::{
+        Ask, Claim, Connections, Consent, Message, Offer, Secret, Selection, SessionId, TargetView, encode,
+    },
     problem::Reason,
 };
 use tokio::time::timeout;
@@ -72,7 +74,7 @@ pub(crate) struct PlayedSender {
     pub(crate) connection: Connection,
     pub(crate) ask: Ask,
     receiver: Ketch,
-    _node: (Node, Inbound),
+    node: (Node, Inbound),
 }
 
 impl PlayedSender {
@@ -87,11 +89,24 @@ impl PlayedSender {
         assert_eq!(StreamKind::read(&mut stream).await.unwrap(), StreamKind::Control);
         let mut control = Control::new(stream);
         let Message::Ask(ask) = control.hear().await.unwrap() else { panic!("no ask") };
-        Self { control, connection, ask, receiver, _node: (node, inbound) }
+        Self { control, connection, ask, receiver, node: (node, inbound) }
+    }
+
+    /// The next stream that the receiver opens.
+    pub(crate) async fn next_stream(&mut self) -> (Connection, Stream) {
+        self.node.1.next().await.unwrap()
     }
 
     pub(crate) async fn offer(&mut self) {
-        self.control.say(&Message::Offer(Offer { version: VERSION, estimate: None })).await;
+        self.control
+            .say(&Message::Offer(Offer {
+                version: VERSION,
+                estimate: None,
+                connections: Connections::ONE,
+                congestion: None,
+                disk: None,
+            }))
+            .await;
     }
 
     /// Waits until the receiver has heard the offer: what is closed at once may take its last words along.
@@ -107,7 +122,7 @@ impl PlayedSender {
     /// A data stream of any session.
     pub(crate) async fn data_of(&self, session: SessionId, bytes: &[u8]) -> Stream {
         let mut stream = self.connection.open_stream().await.unwrap();
-        StreamKind::Data(session).write(&mut stream).await.unwrap();
+        StreamKind::Data(session, DataForm::default()).write(&mut stream).await.unwrap();
         // The receiver may end the session before it has taken everything.
         if stream.write_all(bytes).await.is_ok() {
             let _ = stream.flush().await;
@@ -142,7 +157,7 @@ pub(crate) struct PlayedReceiver {
     /// Brings the sender's data streams.
     pub(crate) inbound: Inbound,
     secret: Secret,
-    _node: Node,
+    node: Node,
 }
 
 impl PlayedReceiver {
@@ -153,7 +168,13 @@ impl PlayedReceiver {
     pub(crate) async fn dial_as(identity: Keypair, ticket: &Ticket) -> Self {
         let (node, inbound) = node(identity, None).await;
         let connection = node.dial(ticket.peer(), ticket.addresses().to_vec()).await.unwrap();
-        Self { connection, inbound, secret: *ticket.secret(), _node: node }
+        Self { connection, inbound, secret: *ticket.secret(), node }
+    }
+
+    /// One more connection with the sender.
+    pub(crate) async fn another(&self) -> Connection {
+        let address = self.connection.remote_address().clone();
+        self.node.dial(self.connection.peer(), vec![address]).await.unwrap()
     }
 
     /// A stream that says nothing yet.
@@ -186,6 +207,10 @@ impl PlayedReceiver {
             target,
             selection: Selection::default(),
             preview: false,
+            connections: Connections::ONE,
+            controller: None,
+            congestion: None,
+            missed: Vec::new(),
         }
     }
 }

@@ -7,8 +7,12 @@ use std::{
     time::Duration,
 };
 
-use ketch::swarm::TransportKind;
+use ketch::{
+    swarm::TransportKind,
+    transfer::Direction::{self, Pull, Push},
+};
 use serde_json::Value;
+use tokio::process::Command;
 
 use crate::{
     mounts::Mounts,
@@ -31,8 +35,22 @@ impl Serving {
     pub(crate) async fn with(transport: TransportKind, rights: &str) -> Self {
         let place = Place::new();
         fs::create_dir(place.path("shared")).unwrap();
-        let comer = identity(&place, "comer").await;
-        let other = identity(&place, "other").await;
+        let arguments = Self::arguments(&place, transport, rights).await;
+        Self::start(place, arguments).await
+    }
+
+    /// Serves `docs` of a place in surroundings of its own.
+    pub(crate) async fn within(place: Place, mounts: &Mounts, rights: &str) -> Self {
+        let arguments = Self::arguments(&place, TransportKind::Tcp, rights).await;
+        let command = mounts.within(env!("CARGO_BIN_EXE_ketch"));
+        Self::serving(with_arguments(command, &place.path("server"), &each(&arguments)), place, arguments)
+            .await
+    }
+
+    /// What a node is told that gives rights to the nodes `comer` and `other`.
+    async fn arguments(place: &Place, transport: TransportKind, rights: &str) -> Vec<OsString> {
+        let comer = identity(place, "comer").await;
+        let other = identity(place, "other").await;
         let mut share = OsString::from("docs=");
         share.push(place.path("shared"));
         let mut arguments: Vec<OsString> = ["serve", "--json", "--listen"].map(Into::into).into();
@@ -40,7 +58,7 @@ impl Serving {
         for node in [comer, other] {
             arguments.extend(["--allow".into(), format!("{node}=docs:{rights}").into()]);
         }
-        Self::start(place, arguments).await
+        arguments
     }
 
     /// Serves `docs` with a trash, as a file says: the node `comer` may mirror it.
@@ -59,7 +77,12 @@ impl Serving {
     }
 
     async fn start(place: Place, arguments: Vec<OsString>) -> Self {
-        let mut serve = Ketch::start(ketch(&place.path("server"), &each(&arguments)));
+        let command = ketch(&place.path("server"), &each(&arguments));
+        Self::serving(command, place, arguments).await
+    }
+
+    async fn serving(command: Command, place: Place, arguments: Vec<OsString>) -> Self {
+        let mut serve = Ketch::start(command);
         let serving = serve.event("serving").await;
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (peer, address) = (text(&serving["peer_id"]), text(&serving["addresses"][0]));
@@ -125,7 +148,18 @@ impl Serving {
 
     /// Pulls the share into the target, in surroundings of its own.
     pub(crate) async fn pull_within(&self, mounts: &Mounts, options: &[&str]) -> Ended {
-        let arguments = self.sync_arguments(self.docs(""), self.place.target(), options);
+        self.sync_within(mounts, self.docs(""), self.place.target(), options).await
+    }
+
+    /// A sync of the node `comer`, in surroundings of its own.
+    pub(crate) async fn sync_within(
+        &self,
+        mounts: &Mounts,
+        source: impl Into<OsString>,
+        target: impl Into<OsString>,
+        options: &[&str],
+    ) -> Ended {
+        let arguments = self.sync_arguments(source, target, options);
         let command = mounts.within(env!("CARGO_BIN_EXE_ketch"));
         Ketch::start(with_arguments(command, &self.place.path("comer"), &each(&arguments))).end().await
     }
@@ -141,6 +175,42 @@ impl Serving {
     }
 }
 
+/// The two trees of a sync, one of which is served.
+pub(crate) struct Trees {
+    pub(crate) serving: Serving,
+    pub(crate) direction: Direction,
+}
+
+impl Trees {
+    /// Serves one with the right to do so.
+    pub(crate) async fn new(transport: TransportKind, direction: Direction) -> Self {
+        Self { serving: Serving::with(transport, "read,write").await, direction }
+    }
+
+    pub(crate) fn source(&self) -> PathBuf {
+        match self.direction {
+            Push => self.serving.place.source(),
+            Pull => self.serving.shared(),
+        }
+    }
+
+    pub(crate) fn target(&self) -> PathBuf {
+        match self.direction {
+            Push => self.serving.shared(),
+            Pull => self.serving.place.target(),
+        }
+    }
+
+    /// A sync of the node `comer`.
+    pub(crate) fn sync(&self, options: &[&str]) -> Ketch {
+        let docs = self.serving.docs("");
+        match self.direction {
+            Push => self.serving.sync(self.source(), docs, options),
+            Pull => self.serving.sync(docs, self.target(), options),
+        }
+    }
+}
+
 /// The PeerId of a node of a place.
 pub(crate) async fn identity(place: &Place, node: &str) -> String {
     let ended = Ketch::start(ketch(&place.path(node), &[&"id", &"--json"])).end().await.expect(0);
@@ -150,6 +220,20 @@ pub(crate) async fn identity(place: &Place, node: &str) -> String {
 
 fn each(arguments: &[OsString]) -> Vec<&dyn AsRef<OsStr>> {
     arguments.iter().map(|argument| argument as &dyn AsRef<OsStr>).collect()
+}
+
+/// The changes that were told, with how.
+pub(crate) fn changes(ended: &Ended) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let mut changes: Vec<_> =
+        ended.events("changed").iter().map(|event| (text(&event["path"]), text(&event["change"]))).collect();
+    changes.sort();
+    changes
+}
+
+/// A number of the account of a session.
+pub(crate) fn number(ended: &Ended, name: &str) -> u64 {
+    ended.event("done")[name].as_u64().unwrap()
 }
 
 /// Writes a file and what is above it.

@@ -15,49 +15,25 @@ use rustix::process::Signal;
 use crate::{
     place::{account, assert_same, noise},
     process::{Ended, Ketch},
-    serving::Serving,
+    serving::Trees,
 };
 
 /// Enough to be met in the middle.
 const LARGE_BYTES: usize = 200 << 20;
 
 /// A source with a large file and a small one.
-struct Setting {
-    serving: Serving,
-    direction: Direction,
-}
+struct Setting(Trees);
 
 impl Setting {
     async fn new(direction: Direction) -> Self {
-        let setting = Self { serving: Serving::with(Tcp, "read,write").await, direction };
+        let setting = Self(Trees::new(Tcp, direction).await);
         fs::write(setting.large(), noise(LARGE_BYTES, 1)).unwrap();
-        fs::write(setting.source().join("other"), "x").unwrap();
+        fs::write(setting.0.source().join("other"), "x").unwrap();
         setting
     }
 
-    fn source(&self) -> PathBuf {
-        match self.direction {
-            Push => self.serving.place.source(),
-            Pull => self.serving.shared(),
-        }
-    }
-
-    fn target(&self) -> PathBuf {
-        match self.direction {
-            Push => self.serving.shared(),
-            Pull => self.serving.place.target(),
-        }
-    }
-
     fn large(&self) -> PathBuf {
-        self.source().join("large")
-    }
-
-    fn start(&self) -> Ketch {
-        match self.direction {
-            Push => self.serving.sync(self.source(), self.serving.docs(""), &[]),
-            Pull => self.serving.sync(self.serving.docs(""), self.target(), &[]),
-        }
+        self.0.source().join("large")
     }
 
     /// Waits until a part of the large file has crossed, and changes the file while the receiver stands still.
@@ -67,8 +43,8 @@ impl Setting {
             0 < moved && moved < LARGE_BYTES as u64 / 2
         })
         .await;
-        let receiver = match self.direction {
-            Push => &self.serving.serve,
+        let receiver = match self.0.direction {
+            Push => &self.0.serving.serve,
             Pull => &*sync,
         };
         receiver.signal(Signal::STOP);
@@ -78,7 +54,7 @@ impl Setting {
 
     /// What the node that serves says of its last session.
     async fn served(self, sessions: usize) -> Ended {
-        let Self { mut serving, .. } = self;
+        let mut serving = self.0.serving;
         for _ in 0..sessions {
             serving.serve.event("done").await;
         }
@@ -101,12 +77,12 @@ fn vanish(path: &Path) {
 async fn a_file_that_changed_once_is_stored_as_it_came_to_rest() {
     for direction in [Push, Pull] {
         let setting = Setting::new(direction).await;
-        let mut sync = setting.start();
+        let mut sync = setting.0.sync(&[]);
         setting.change_in_the_middle(&mut sync, grow).await;
         let ended = sync.end().await.expect(0);
         assert_eq!(account(&ended.event("again")), [2, 1, 0, 0, 1], "{direction:?}");
         assert_eq!(account(&ended.event("done")), [2, 1, 1, 0, 0], "{direction:?}");
-        assert_same(&setting.source(), &setting.target());
+        assert_same(&setting.0.source(), &setting.0.target());
     }
 }
 
@@ -114,7 +90,7 @@ async fn a_file_that_changed_once_is_stored_as_it_came_to_rest() {
 async fn a_file_that_goes_on_changing_is_named_at_both_ends_and_tried_no_more() {
     for direction in [Push, Pull] {
         let setting = Setting::new(direction).await;
-        let mut sync = setting.start();
+        let mut sync = setting.0.sync(&[]);
         setting.change_in_the_middle(&mut sync, grow).await;
         sync.event("again").await;
         setting.change_in_the_middle(&mut sync, grow).await;
@@ -122,21 +98,43 @@ async fn a_file_that_goes_on_changing_is_named_at_both_ends_and_tried_no_more() 
         let changed = ("large".to_owned(), "changed".to_owned());
         assert_eq!(ended.problems(), [changed.clone(), changed.clone()], "{direction:?}");
         assert_eq!(account(&ended.event("done")), [2, 0, 1, 0, 1], "{direction:?}");
-        assert!(!setting.target().join("large").exists());
+        assert!(!setting.0.target().join("large").exists());
         let served = setting.served(2).await;
         assert_eq!(served.problems(), [changed.clone(), changed], "{direction:?}");
     }
 }
 
 #[tokio::test]
-async fn a_file_that_vanished_is_not_listed_the_second_time() {
+async fn a_file_that_vanished_and_does_not_come_back_is_named_at_both_ends() {
     for direction in [Push, Pull] {
         let setting = Setting::new(direction).await;
-        let mut sync = setting.start();
+        let mut sync = setting.0.sync(&[]);
         setting.change_in_the_middle(&mut sync, vanish).await;
-        let ended = sync.end().await.expect(0);
-        assert_eq!(ended.problems().len(), 1, "{direction:?}: {ended:#?}");
-        assert_eq!(account(&ended.event("done")), [1, 0, 1, 0, 0], "{direction:?}");
-        assert_same(&setting.source(), &setting.target());
+        let ended = sync.end().await.expect(4);
+        assert_eq!(account(&ended.event("done")), [2, 0, 1, 0, 1], "{direction:?}");
+        // What is gone while it is open has changed, for all that its reader knows.
+        let last = ended.problems().pop();
+        assert_eq!(last, Some(("large".to_owned(), "vanished".to_owned())), "{direction:?}: {ended:#?}");
+        assert_same(&setting.0.source(), &setting.0.target());
+        // Only the sync that met it is about it.
+        let again = setting.0.sync(&[]).end().await.expect(0);
+        assert_eq!(account(&again.event("done")), [1, 0, 1, 0, 0], "{direction:?}");
+        let served = setting.served(3).await;
+        assert_eq!(served.problems(), ended.problems(), "{direction:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_vanished_and_came_back_is_stored() {
+    for direction in [Push, Pull] {
+        let setting = Setting::new(direction).await;
+        let mut sync = setting.0.sync(&[]);
+        setting.change_in_the_middle(&mut sync, vanish).await;
+        // Before anybody looks again: the receiver that would begin anew stands still.
+        sync.signal(Signal::STOP);
+        fs::write(setting.large(), noise(1 << 20, 2)).unwrap();
+        sync.signal(Signal::CONT);
+        sync.end().await.expect(0);
+        assert_same(&setting.0.source(), &setting.0.target());
     }
 }

@@ -6,28 +6,19 @@ use std::{
     path::Path,
 };
 
-use ketch::swarm::TransportKind::{Quic, Tcp};
+use ketch::{
+    swarm::TransportKind::{Quic, Tcp},
+    transfer::Direction::{Pull, Push},
+};
 use ketch_fixtures::tree::Shape;
 use rustix::process::Signal;
 
 use crate::{
-    place::{BOTH, account, assert_same, noise},
-    process::{Ended, Ketch, ketch},
-    serving::{Serving, settle, write},
+    mounts::Mounts,
+    place::{BOTH, Place, account, assert_same, noise},
+    process::{Ketch, ketch},
+    serving::{Serving, Trees, changes, number, settle, write},
 };
-
-/// The changes that were told, with how.
-fn changes(ended: &Ended) -> Vec<(String, String)> {
-    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let mut changes: Vec<_> =
-        ended.events("changed").iter().map(|event| (text(&event["path"]), text(&event["change"]))).collect();
-    changes.sort();
-    changes
-}
-
-fn number(ended: &Ended, name: &str) -> u64 {
-    ended.event("done")[name].as_u64().unwrap()
-}
 
 /// What lies in a folder, beside what a session that was refused still cleans up.
 fn names(folder: &Path) -> Vec<String> {
@@ -161,7 +152,7 @@ async fn too_much_is_not_removed_and_an_empty_source_removes_nothing() {
 
 #[tokio::test]
 async fn a_dry_run_says_what_a_real_run_does_and_writes_nothing() {
-    let serving = Serving::with(Tcp, "read,mirror").await;
+    let mut serving = Serving::with(Tcp, "read,mirror").await;
     for (name, content) in [("a/new", "12345"), ("longer", "1234567"), ("b", "x")] {
         write(&serving.place.source(), name, content);
     }
@@ -172,7 +163,11 @@ async fn a_dry_run_says_what_a_real_run_does_and_writes_nothing() {
     let after = fs::metadata(serving.shared()).unwrap();
     assert_eq!((before.mtime_nsec(), before.ctime_nsec()), (after.mtime_nsec(), after.ctime_nsec()));
     assert_eq!(number(&said, "planned_bytes"), 13);
+    let told = (serving.serve.event("began").await, serving.serve.event("done").await);
+    assert_eq!((&told.0["preview"], &told.1["preview"]), (&true.into(), &true.into()));
     let done = serving.push(&["-i", "--delete"]).await.expect(0);
+    let told = (serving.serve.event("began").await, serving.serve.event("done").await);
+    assert_eq!((&told.0["preview"], &told.1["preview"]), (&false.into(), &false.into()));
     assert_eq!(changes(&said), changes(&done));
     assert_eq!(account(&said.event("done")), account(&done.event("done")));
 
@@ -232,19 +227,26 @@ async fn what_was_moved_onto_another_name_crosses_only_where_its_content_is_nowh
     assert_same(&serving.place.source(), &serving.shared());
 }
 
+/// What lies on a disk that is mounted among `mounts`, and what lies below it.
+async fn disk(folder: &Path) -> Option<Mounts> {
+    let mounts = Mounts::tmpfs(folder, "size=1m").await?;
+    for name in ["a", "b"] {
+        write(&mounts.see(folder), name, name);
+    }
+    write(folder, "c", "c");
+    Some(mounts)
+}
+
 #[tokio::test]
-async fn nothing_is_removed_for_a_source_in_whose_place_another_directory_is() {
+async fn nothing_is_removed_for_a_source_whose_disk_is_not_mounted() {
     let serving = Serving::with(Tcp, "mirror").await;
     let source = serving.place.path("disk");
-    write(&source, "a", "a");
-    write(&source, "b", "b");
-    serving.sync(&source, serving.docs(""), &[]).end().await.expect(0);
+    let Some(mounts) = disk(&source).await else { return };
+    serving.sync_within(&mounts, &source, serving.docs(""), &[]).await.expect(0);
 
-    fs::rename(&source, serving.place.path("elsewhere")).unwrap();
-    write(&source, "c", "c");
     for _ in 0..2 {
         let refused = serving.sync(&source, serving.docs(""), &["--delete"]).end().await.expect(5);
-        assert!(refused.stderr.contains("is not the directory that was synced before"), "{refused:#?}");
+        assert!(refused.stderr.contains("lies on another file system"), "{refused:#?}");
         assert!(refused.stderr.contains("--force-empty"), "{refused:#?}");
         // What removes nothing is not refused, and does not make it the known one.
         serving.sync(&source, serving.docs(""), &[]).end().await.expect(0);
@@ -257,6 +259,50 @@ async fn nothing_is_removed_for_a_source_in_whose_place_another_directory_is() {
     write(&source, "d", "d");
     serving.sync(&source, serving.docs(""), &["--delete"]).end().await.expect(0);
     assert_same(&source, &serving.shared());
+}
+
+#[tokio::test]
+async fn nothing_is_removed_for_a_share_whose_disk_is_not_mounted() {
+    let place = Place::new();
+    let Some(mounts) = disk(&place.path("shared")).await else { return };
+    let mut serving = Serving::within(place, &mounts, "read").await;
+    let target = serving.place.target();
+    serving.pull(&["--delete"]).await.expect(0);
+    assert_eq!(names(&target).len(), 2);
+
+    let mut unmount = mounts.within("umount");
+    // Lazily: the session that was may still hold it.
+    assert!(unmount.arg("-l").arg(serving.shared()).status().await.unwrap().success());
+    for options in [&["--delete"][..], &["--delete", "-n"]] {
+        let refused = serving.pull(options).await.expect(5);
+        assert!(refused.stderr.contains("the source lies on another file system"), "{refused:#?}");
+        assert!(refused.stderr.contains("--force-empty"), "{refused:#?}");
+        let told = serving.serve.event("session_ended").await;
+        assert!(told["error"].as_str().unwrap().contains("another file system"), "{told}");
+    }
+    // What removes nothing is not refused, and does not make it the known one.
+    serving.pull(&[]).await.expect(0);
+    serving.pull(&["--delete"]).await.expect(5);
+    assert_eq!(names(&target).len(), 3);
+
+    serving.pull(&["--delete", "--force-empty", "--max-delete", "100%"]).await.expect(0);
+    assert_same(&serving.shared(), &target);
+    fs::rename(serving.shared().join("c"), serving.shared().join("d")).unwrap();
+    serving.pull(&["--delete"]).await.expect(0);
+    assert_same(&serving.shared(), &target);
+}
+
+#[tokio::test]
+async fn a_directory_that_is_made_anew_for_each_sync_needs_no_force() {
+    for direction in [Push, Pull] {
+        let trees = Trees { serving: Serving::with(Tcp, "read,mirror").await, direction };
+        for build in ["one", "two", "three"] {
+            let _ = fs::remove_dir_all(trees.source());
+            write(&trees.source(), build, build);
+            trees.sync(&["--delete"]).end().await.expect(0);
+            assert_same(&trees.source(), &trees.target());
+        }
+    }
 }
 
 #[tokio::test]
@@ -479,14 +525,34 @@ async fn a_lost_connection_is_tried_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_named_to_who_may_know() {
-    let serving = Serving::with(Tcp, "read").await;
-    let missing = serving.sync(serving.docs("/missing"), serving.place.target(), &[]).end().await;
-    assert!(missing.code.is_some_and(|code| code != 0), "{missing:#?}");
-    assert!(missing.stderr.contains("cannot open \"missing\" in it"), "{missing:#?}");
-    let source = serving.place.path("no source");
-    let none = serving.sync(&source, serving.docs(""), &[]).end().await;
-    assert!(none.stderr.contains("no source"), "{none:#?}");
+async fn a_place_that_is_not_there_is_named_to_who_may_know_and_ends_alike_on_either_side() {
+    let mut serving = Serving::with(Tcp, "read,write").await;
+    fs::write(serving.shared().join("file"), "x").unwrap();
+    let (nowhere, file) = (serving.place.path("no source"), serving.shared().join("file"));
+    for (source, words) in [(&nowhere, "no source"), (&file, "file")] {
+        let local = serving.sync(source, serving.docs(""), &[]).end().await.expect(5);
+        assert!(local.stderr.contains(words), "{local:#?}");
+    }
+    for options in [&[][..], &["-n"]] {
+        for (path, words) in
+            [("/missing", "cannot open \"missing\" in it"), ("/file", "cannot open \"file\" in it")]
+        {
+            let shared =
+                serving.sync(serving.docs(path), serving.place.target(), options).end().await.expect(5);
+            assert!(shared.stderr.contains(words), "{shared:#?}");
+        }
+        let source = serving.place.source();
+        let pushed = serving.sync(&source, serving.docs("/file"), options).end().await.expect(5);
+        assert!(pushed.stderr.contains("docs"), "{pushed:#?}");
+        let pulled = serving.sync(serving.docs(""), &file, options).end().await.expect(5);
+        assert!(pulled.stderr.contains("is not a directory"), "{pulled:#?}");
+    }
+    // The share itself is gone.
+    fs::rename(serving.shared(), serving.place.path("elsewhere")).unwrap();
+    for ended in [serving.pull(&[]).await, serving.push(&[]).await, serving.push(&["-n"]).await] {
+        assert!(ended.expect(5).stderr.contains("cannot open its root"));
+    }
+    serving.serve.event("turned_away").await;
 }
 
 #[tokio::test]

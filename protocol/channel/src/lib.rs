@@ -3,13 +3,33 @@
 //! [`transport()`] gives both as one libp2p transport. It stays wire-compatible with stock libp2p peers; what
 //! is our own is the order of the ciphers, the deadlines and the errors, which name the step that failed.
 
+mod controller;
+#[cfg(target_os = "linux")]
+mod diagnosis;
+mod gauge;
 pub mod limits;
+mod mux;
 mod quic;
+mod settings;
 mod setup;
+mod socket;
 mod tcp;
 mod tls;
 mod transport;
 
+pub use controller::{ControllerError, check_controller};
+pub use gauge::{DialedGauge, Gauge, Gauges};
+pub use settings::{
+    BufferSize, ChannelSettings, Controller, ControllerNameError, Effective, PathStatistics, QuicStack,
+};
 pub use setup::{Deadlines, SetupCause, SetupError, Step, describe};
 pub use tls::IdentityError;
 pub use transport::{TransportKind, TransportKindError, transport};
+
+/// Other systems are not asked yet.
+#[cfg(not(target_os = "linux"))]
+mod diagnosis {
+    pub(crate) fn path_statistics(_: impl std::os::fd::AsFd) -> std::io::Result<crate::PathStatistics> {
+        Ok(crate::PathStatistics::default())
+    }
+}

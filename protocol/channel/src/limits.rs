@@ -9,10 +9,44 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// accepts and stays silent is known for it well before a person gives up (ten seconds).
 pub const SETUP_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Most streams on one yamux connection, both directions together. One stream above it ends the whole
-/// connection and closed streams are collected late, so our side never opens more than
-/// [`OPEN_STREAMS`]: with both peers at that bound half of this is still free.
-pub const YAMUX_STREAMS: usize = 2_048;
+/// Most streams that a peer may have open towards us on a TCP connection; one beyond is refused, and the connection goes
+/// on. As many as our side opens at most, and room for those that measure and identify.
+pub const YAMUX_STREAMS: usize = OPEN_STREAMS + 64;
+
+/// Streams that were opened and not answered, at most; more wait. The peer's library may drop those beyond.
+pub(crate) const UNANSWERED_STREAMS: usize = 256;
+
+/// Largest receive window of one stream over TCP, in bytes: 1 Gbit/s takes 17.6 MB at a round trip of 141 ms.
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
+
+/// The receive windows of a TCP connection grow as long as they come to no more than this together, in bytes.
+pub(crate) const RECEIVE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Most bytes that a TCP connection keeps for streams that do not read them; a peer that sends more is cut off. Windows
+/// begin at 256 KiB by the specification, so this is for peers that fill more than 384 streams which nobody reads.
+pub(crate) const UNREAD_BYTES: usize = 96 * 1024 * 1024;
+
+/// Largest content of one frame that is sent, in bytes: large enough that headers and wake-ups cost nothing, small enough
+/// that streams take turns.
+pub(crate) const FRAME_BYTES: usize = 64 * 1024;
+
+/// Bytes of frames that wait to be sealed and sent, at most; streams wait with more. As much again is on its way.
+pub(crate) const WRITE_BUFFER_BYTES: usize = 128 * 1024;
+
+/// Content of up to this many bytes is gathered, as a buffer of its own would cost more than the copy.
+pub(crate) const GATHERED_BYTES: usize = 4 * 1024;
+
+/// Buffers of [`FRAME_BYTES`] that a connection keeps to use them again, at most.
+pub(crate) const SPARE_BUFFERS: usize = 16;
+
+/// Refused streams that wait to be told so, at most; a peer that opens more meanwhile is cut off.
+pub(crate) const REFUSALS: usize = 1_024;
+
+/// Frames that one turn of a connection reads before others get theirs.
+pub(crate) const FRAMES_PER_TURN: usize = 64;
+
+/// Time between two measurements of the round trip of a TCP connection.
+pub(crate) const ROUND_TRIP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Most streams that one side keeps open on a connection; further opens wait. Twice the file streams of
 /// a session, so that a second session fits beside the first.
@@ -34,6 +68,29 @@ pub const QUIC_KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Silence after which a QUIC connection is lost: six missed keep-alives.
 pub const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes gathered below yamux before they are sealed and sent. yamux writes a frame header and at most
-/// 16 KiB at a time; without the gathering each would be a TLS record and a system call of its own.
-pub const WRITE_BUFFER_BYTES: usize = 128 * 1024;
+/// Length of a UDP socket's buffers that is asked for, in bytes. The system's 212,992 hold 2 ms of 100 MB/s, and
+/// whatever comes while the process does not read is lost.
+pub const UDP_BUFFER_BYTES: u32 = 8 * 1024 * 1024;
+
+/// Longest answer of the kernel about one socket, in bytes: it is some 400, and grows with new kernels.
+pub(crate) const DIAGNOSIS_BYTES: usize = 4 * 1024;
+
+/// Most that the receive window of one QUIC connection grows to, in bytes, as its streams are read: a
+/// gigabit over half a second. A peer that opens streams which nobody reads stays at
+/// [`QUIC_CONNECTION_WINDOW_BYTES`].
+pub const QUIC_CONNECTION_WINDOW_MAX_BYTES: u32 = 64 * 1024 * 1024;
+
+/// Connection attempts over QUIC that wait to be taken at one socket. The swarm takes them at once; beyond
+/// this the newest are refused.
+pub const QUIC_INCOMING: usize = 256;
+
+/// Bytes of such attempts that are kept until they are taken.
+pub const QUIC_INCOMING_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Time that closing a QUIC connection waits for its last datagram to leave. It leaves as soon as its task
+/// runs; a socket that takes nothing must not hold up the end.
+pub const QUIC_FAREWELL: Duration = Duration::from_millis(100);
+
+/// Longest pause between two packets that punch a hole, as the specification of DCUtR has it; the shortest is
+/// a twentieth of it.
+pub const PUNCH_PAUSE: Duration = Duration::from_millis(200);

@@ -5,7 +5,11 @@ use std::{fmt, io, time::Duration};
 use libp2p_core::upgrade::NegotiationError;
 use tokio::time::{Instant, timeout_at};
 
-use crate::limits::{CONNECT_TIMEOUT, SETUP_TIMEOUT};
+use crate::{
+    controller::ControllerError,
+    limits::{CONNECT_TIMEOUT, SETUP_TIMEOUT},
+    socket::OptionError,
+};
 
 /// How long a connection may take to come about.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +31,8 @@ impl Default for Deadlines {
 pub enum Step {
     /// The TCP connect.
     Connect,
+    /// Giving the TCP socket the options that were asked for.
+    Socket,
     /// Agreeing with a dialing peer on TLS or Noise, and its handshake.
     Security,
     /// Agreeing on TLS, and its handshake.
@@ -43,6 +49,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connect => "connect",
+            Self::Socket => "socket",
             Self::Security => "security handshake",
             Self::Tls => "tls handshake",
             Self::Noise => "noise handshake",
@@ -74,9 +81,21 @@ pub enum SetupCause {
     /// What answered is no libp2p peer.
     #[error("what answered is no libp2p peer")]
     Foreign,
+    /// The connection cannot have the congestion controller that was asked for.
+    #[error(transparent)]
+    Controller(ControllerError),
     /// The socket or the peer failed.
     #[error("{}", describe(.0))]
     Failed(io::Error),
+}
+
+impl From<OptionError> for SetupCause {
+    fn from(error: OptionError) -> Self {
+        match error {
+            OptionError::Controller(error) => Self::Controller(error),
+            OptionError::Socket(error) => Self::Failed(error),
+        }
+    }
 }
 
 impl SetupCause {
@@ -122,7 +141,9 @@ impl Budget {
     ) -> Result<T, SetupError> {
         let limit = match step {
             Step::Connect => self.deadlines.connect.min(self.deadlines.setup),
-            Step::Security | Step::Tls | Step::Noise | Step::Multiplexer | Step::Quic => self.deadlines.setup,
+            Step::Socket | Step::Security | Step::Tls | Step::Noise | Step::Multiplexer | Step::Quic => {
+                self.deadlines.setup
+            }
         };
         let cause = match timeout_at(self.started + limit, work).await {
             Ok(Ok(done)) => return Ok(done),

@@ -6,13 +6,13 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use futures::{
     FutureExt,
     future::{BoxFuture, Either, Ready},
-    io::BufWriter,
 };
 use libp2p_core::{
     Multiaddr, Transport,
@@ -28,19 +28,25 @@ use libp2p_tcp::tokio::{TcpStream, Transport as Sockets};
 use multistream_select::{dialer_select_proto, listener_select_proto};
 
 use crate::{
-    limits::{WRITE_BUFFER_BYTES, YAMUX_STREAMS},
+    gauge::{Gauges, Held, Place},
+    mux::{self, Multiplexer, Role},
+    settings::ChannelSettings,
     setup::{Budget, Deadlines, SetupCause, SetupError, Step},
+    socket::Socket,
     tls::{IdentityError, PROTOCOL, Tls},
 };
 
 type Connected = (PeerId, StreamMuxerBox);
 type Secured =
-    Either<futures_rustls::TlsStream<Negotiated<TcpStream>>, libp2p_noise::Output<Negotiated<TcpStream>>>;
+    Either<futures_rustls::TlsStream<Negotiated<Socket>>, libp2p_noise::Output<Negotiated<Socket>>>;
+
+type Multiplexed = Multiplexer<Negotiated<Secured>>;
 
 /// The TCP transport for one identity.
 pub(crate) struct TcpTransport {
     sockets: Sockets,
     upgrade: Upgrade,
+    gauges: Gauges,
 }
 
 /// What turns a socket into a connection. Cheap to clone: every attempt takes its own.
@@ -49,13 +55,23 @@ struct Upgrade {
     tls: Tls,
     noise: libp2p_noise::Config,
     deadlines: Deadlines,
+    settings: Arc<ChannelSettings>,
 }
 
 impl TcpTransport {
-    pub(crate) fn new(identity: &Keypair, deadlines: Deadlines) -> Result<Self, IdentityError> {
-        let upgrade =
-            Upgrade { tls: Tls::new(identity)?, noise: libp2p_noise::Config::new(identity)?, deadlines };
-        Ok(Self { sockets: sockets(), upgrade })
+    pub(crate) fn new(
+        identity: &Keypair,
+        deadlines: Deadlines,
+        settings: ChannelSettings,
+        gauges: Gauges,
+    ) -> Result<Self, IdentityError> {
+        let upgrade = Upgrade {
+            tls: Tls::new(identity)?,
+            noise: libp2p_noise::Config::new(identity)?,
+            deadlines,
+            settings: Arc::new(settings),
+        };
+        Ok(Self { sockets: sockets(), upgrade, gauges })
     }
 }
 
@@ -80,7 +96,7 @@ impl Transport for TcpTransport {
     ) -> Result<Self::Dial, TransportError<SetupError>> {
         let mut dial = |address| self.sockets.dial(address, options).map_err(|e| e.map(connect_error));
         let (first, second) = (dial(address.clone())?, dial(address)?);
-        Ok(self.upgrade.clone().dial(first, second).boxed())
+        Ok(self.upgrade.clone().dial(first, second, self.gauges.dialing()).boxed())
     }
 
     fn poll(
@@ -88,7 +104,17 @@ impl Transport for TcpTransport {
         context: &mut Context<'_>,
     ) -> Poll<TransportEvent<Self::ListenerUpgrade, SetupError>> {
         let event = futures::ready!(Pin::new(&mut self.sockets).poll(context));
-        let upgrade = |socket: Ready<io::Result<TcpStream>>| self.upgrade.clone().accept(socket).boxed();
+        let place = match &event {
+            TransportEvent::Incoming { local_addr, send_back_addr, .. } => {
+                self.gauges.accepting(local_addr, send_back_addr)
+            }
+            TransportEvent::NewAddress { .. }
+            | TransportEvent::AddressExpired { .. }
+            | TransportEvent::ListenerClosed { .. }
+            | TransportEvent::ListenerError { .. } => Place::default(),
+        };
+        let upgrade =
+            |socket: Ready<io::Result<TcpStream>>| self.upgrade.clone().accept(socket, place).boxed();
         Poll::Ready(event.map_upgrade(upgrade).map_err(connect_error))
     }
 }
@@ -99,29 +125,44 @@ impl Upgrade {
         self,
         first: impl Future<Output = io::Result<TcpStream>>,
         second: impl Future<Output = io::Result<TcpStream>>,
+        place: Place,
     ) -> Result<Connected, SetupError> {
         let budget = Budget::start(self.deadlines);
-        let socket = budget.run(Step::Connect, first).await?;
-        let (peer, secured) = match budget.run(Step::Tls, dial_tls(self.tls, socket)).await {
-            Ok((peer, stream)) => (peer, Either::Left(stream)),
+        let socket = self.set_up(budget.run(Step::Connect, first).await?)?;
+        let gauge = socket.gauge();
+        let (peer, secured, gauge) = match budget.run(Step::Tls, dial_tls(self.tls.clone(), socket)).await {
+            Ok((peer, stream)) => (peer, Either::Left(stream), gauge),
             Err(SetupError { cause: SetupCause::NotSpoken, .. }) => {
-                let socket = budget.run(Step::Connect, second).await?;
+                let socket = self.set_up(budget.run(Step::Connect, second).await?)?;
+                let gauge = socket.gauge();
                 let (peer, stream) = budget.run(Step::Noise, dial_noise(self.noise, socket)).await?;
-                (peer, Either::Right(stream))
+                (peer, Either::Right(stream), gauge)
             }
             Err(error) => return Err(error),
         };
+        place.fill(gauge);
         let muxer = budget.run(Step::Multiplexer, dial_multiplexer(secured)).await?;
-        Ok((peer, muxer))
+        Ok((peer, StreamMuxerBox::new(Held::new(muxer, place))))
     }
 
-    async fn accept(self, socket: Ready<io::Result<TcpStream>>) -> Result<Connected, SetupError> {
+    async fn accept(
+        self,
+        socket: Ready<io::Result<TcpStream>>,
+        place: Place,
+    ) -> Result<Connected, SetupError> {
         let budget = Budget::start(self.deadlines);
-        let socket = budget.run(Step::Connect, socket).await?;
+        let socket = self.set_up(budget.run(Step::Connect, socket).await?)?;
+        place.fill(socket.gauge());
         let (peer, secured) =
             budget.run(Step::Security, accept_security(self.tls, self.noise, socket)).await?;
         let muxer = budget.run(Step::Multiplexer, accept_multiplexer(secured)).await?;
-        Ok((peer, muxer))
+        Ok((peer, StreamMuxerBox::new(Held::new(muxer, place))))
+    }
+
+    /// Gives a connected socket what was asked for, before anything is sent on it.
+    fn set_up(&self, stream: TcpStream) -> Result<Socket, SetupError> {
+        Socket::new(stream, &self.settings)
+            .map_err(|error| SetupError { step: Step::Socket, cause: error.into() })
     }
 }
 
@@ -135,16 +176,16 @@ fn connect_error(error: io::Error) -> SetupError {
 
 async fn dial_tls(
     tls: Tls,
-    socket: TcpStream,
-) -> io::Result<(PeerId, futures_rustls::TlsStream<Negotiated<TcpStream>>)> {
+    socket: Socket,
+) -> io::Result<(PeerId, futures_rustls::TlsStream<Negotiated<Socket>>)> {
     let (_, negotiated) = dialer_select_proto(socket, [PROTOCOL], Version::V1Lazy).await?;
     tls.connect(negotiated).await
 }
 
 async fn dial_noise(
     noise: libp2p_noise::Config,
-    socket: TcpStream,
-) -> io::Result<(PeerId, libp2p_noise::Output<Negotiated<TcpStream>>)> {
+    socket: Socket,
+) -> io::Result<(PeerId, libp2p_noise::Output<Negotiated<Socket>>)> {
     let (name, negotiated) = dialer_select_proto(socket, noise.protocol_info(), Version::V1Lazy).await?;
     noise.upgrade_outbound(negotiated, name).await.map_err(io::Error::other)
 }
@@ -152,7 +193,7 @@ async fn dial_noise(
 async fn accept_security(
     tls: Tls,
     noise: libp2p_noise::Config,
-    socket: TcpStream,
+    socket: Socket,
 ) -> io::Result<(PeerId, Secured)> {
     let names = std::iter::once(PROTOCOL).chain(noise.protocol_info());
     let (name, negotiated) = listener_select_proto(socket, names).await?;
@@ -164,24 +205,14 @@ async fn accept_security(
     Ok((peer, Either::Right(stream)))
 }
 
-async fn dial_multiplexer(secured: Secured) -> io::Result<StreamMuxerBox> {
-    let yamux = yamux();
-    let (name, negotiated) = dialer_select_proto(secured, yamux.protocol_info(), Version::V1Lazy).await?;
-    let gathered = BufWriter::with_capacity(WRITE_BUFFER_BYTES, negotiated);
-    yamux.upgrade_outbound(gathered, name).await.map(StreamMuxerBox::new)
+async fn dial_multiplexer(secured: Secured) -> io::Result<Multiplexed> {
+    let (_, negotiated) = dialer_select_proto(secured, [mux::PROTOCOL], Version::V1Lazy).await?;
+    Ok(Multiplexer::new(negotiated, Role::Dialer))
 }
 
-async fn accept_multiplexer(secured: Secured) -> io::Result<StreamMuxerBox> {
-    let yamux = yamux();
-    let (name, negotiated) = listener_select_proto(secured, yamux.protocol_info())
+async fn accept_multiplexer(secured: Secured) -> io::Result<Multiplexed> {
+    let (_, negotiated) = listener_select_proto(secured, [mux::PROTOCOL])
         .await
         .map_err(<io::Error as From<NegotiationError>>::from)?;
-    let gathered = BufWriter::with_capacity(WRITE_BUFFER_BYTES, negotiated);
-    yamux.upgrade_inbound(gathered, name).await.map(StreamMuxerBox::new)
-}
-
-fn yamux() -> libp2p_yamux::Config {
-    let mut config = libp2p_yamux::Config::default();
-    config.set_max_num_streams(YAMUX_STREAMS);
-    config
+    Ok(Multiplexer::new(negotiated, Role::Listener))
 }

@@ -10,10 +10,10 @@ use futures_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use libp2p_identity::{Keypair, PeerId};
 use libp2p_tls::certificate;
 use rustls::{
-    CertificateError, ClientConfig, CommonState, DigitallySignedStruct, DistinguishedName, Error,
-    ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
     client::{
-        ResolvesClientCert,
+        ResolvesClientCert, Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::{CryptoProvider, ring},
@@ -54,12 +54,9 @@ pub(crate) struct Tls {
 
 impl Tls {
     pub(crate) fn new(identity: &Keypair) -> Result<Self, IdentityError> {
-        let provider = Arc::new(provider());
-        let certified = Arc::new(Certified(Arc::new(certify(identity, &provider)?)));
-        Ok(Self {
-            connector: TlsConnector::from(Arc::new(client_config(provider.clone(), certified.clone())?)),
-            acceptor: TlsAcceptor::from(Arc::new(server_config(provider, certified)?)),
-        })
+        let (client, server) = configs(identity)?;
+        let (connector, acceptor) = (Arc::new(client).into(), Arc::new(server).into());
+        Ok(Self { connector, acceptor })
     }
 
     /// The dialer's side of the handshake. The PeerId is proved, and not yet compared with anything.
@@ -70,7 +67,7 @@ impl Tls {
         // The specification forbids a server name: an unspecified address sends none.
         let nameless = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0, 0, 0, 0])));
         let stream = self.connector.connect(nameless, socket).await?;
-        Ok((proved_peer(stream.get_ref().1)?, stream.into()))
+        Ok((peer_of(stream.get_ref().1.peer_certificates())?, stream.into()))
     }
 
     /// The listener's side of the handshake.
@@ -79,7 +76,24 @@ impl Tls {
         C: AsyncRead + AsyncWrite + Unpin,
     {
         let stream = self.acceptor.accept(socket).await?;
-        Ok((proved_peer(stream.get_ref().1)?, stream.into()))
+        Ok((peer_of(stream.get_ref().1.peer_certificates())?, stream.into()))
+    }
+}
+
+/// What both ends of a handshake are told, for one identity; QUIC takes it as it is.
+pub(crate) fn configs(identity: &Keypair) -> Result<(ClientConfig, ServerConfig), IdentityError> {
+    let provider = Arc::new(provider());
+    let certified = Arc::new(Certified(Arc::new(certify(identity, &provider)?)));
+    Ok((client_config(provider.clone(), certified.clone())?, server_config(provider, certified)?))
+}
+
+/// Whom the certificates of a finished handshake belong to.
+pub(crate) fn peer_of(chain: Option<&[CertificateDer<'_>]>) -> io::Result<PeerId> {
+    match chain {
+        Some([certificate]) => {
+            certificate::parse(certificate).map(|parsed| parsed.peer_id()).map_err(io::Error::other)
+        }
+        Some(_) | None => Err(io::Error::other("the peer did not present exactly one certificate")),
     }
 }
 
@@ -107,6 +121,8 @@ fn client_config(provider: Arc<CryptoProvider>, certified: Arc<Certified>) -> Re
         .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(certified);
     config.alpn_protocols = vec![ALPN.to_vec()];
+    // Every connection proves the identity anew.
+    config.resumption = Resumption::disabled();
     Ok(config)
 }
 
@@ -118,16 +134,9 @@ fn server_config(provider: Arc<CryptoProvider>, certified: Arc<Certified>) -> Re
         .with_cert_resolver(certified);
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.ignore_client_order = true;
+    // Nobody resumes: a ticket would be made, sent and read for nothing.
+    config.send_tls13_tickets = 0;
     Ok(config)
-}
-
-fn proved_peer(session: &CommonState) -> io::Result<PeerId> {
-    match session.peer_certificates() {
-        Some([certificate]) => {
-            certificate::parse(certificate).map(|parsed| parsed.peer_id()).map_err(io::Error::other)
-        }
-        Some(_) | None => Err(io::Error::other("the peer did not present exactly one certificate")),
-    }
 }
 
 /// The one certificate of this process, presented to everyone.

@@ -11,22 +11,46 @@ use libp2p_core::{
 };
 use libp2p_identity::{Keypair, PeerId};
 
-use crate::{quic, setup::Deadlines, tcp::TcpTransport, tls::IdentityError};
+use crate::{
+    gauge::Gauges,
+    quic::QuicTransport,
+    settings::{ChannelSettings, QuicStack},
+    setup::{Deadlines, SetupError},
+    tcp::TcpTransport,
+    tls::IdentityError,
+};
 
-/// Everything that listens and dials for one identity, for use in a swarm or alone. Every error it yields is
-/// an [`std::io::Error`] around a [`SetupError`](crate::SetupError).
+type Connected = (PeerId, StreamMuxerBox);
+
+/// Everything that listens and dials for one identity, for use in a swarm or alone, and where it leaves the gauges of
+/// its connections. Every error it yields is an [`std::io::Error`] around a [`SetupError`].
 pub fn transport(
     identity: &Keypair,
     deadlines: Deadlines,
-) -> Result<Boxed<(PeerId, StreamMuxerBox)>, IdentityError> {
-    let tcp = TcpTransport::new(identity, deadlines)?;
-    let either = OrTransport::new(tcp, quic::transport(identity, deadlines));
-    Ok(either
+    settings: ChannelSettings,
+) -> Result<(Boxed<Connected>, Gauges), IdentityError> {
+    let gauges = Gauges::default();
+    let tcp = TcpTransport::new(identity, deadlines, settings.clone(), gauges.clone())?;
+    let boxed = match settings.quic {
+        QuicStack::Own => join(tcp, QuicTransport::new(identity, deadlines, &settings, gauges.clone())?),
+        #[cfg(feature = "stock-quic")]
+        QuicStack::Stock => join(tcp, crate::quic::stock_transport(identity, deadlines)),
+    };
+    Ok((boxed, gauges))
+}
+
+fn join<Q>(tcp: TcpTransport, quic: Q) -> Boxed<Connected>
+where
+    Q: Transport<Output = Connected, Error = SetupError> + Send + Unpin + 'static,
+    Q::Dial: Send + 'static,
+    Q::ListenerUpgrade: Send + 'static,
+{
+    OrTransport::new(tcp, quic)
         .map(|connected, _| match connected {
             Either::Left(connected) | Either::Right(connected) => connected,
         })
         .map_err(|error| error.into_inner())
-        .boxed())
+        .boxed()
 }
 
 /// How the bytes of a connection travel.

@@ -37,7 +37,7 @@ impl Fill {
     }
 
     /// Counts the name of something that is gone.
-    pub(crate) fn add_name(&mut self, name: &EntryPath) {
+    pub fn add_name(&mut self, name: &EntryPath) {
         self.entries += 1;
         self.bytes += NAME_FIELD_BYTES + name.as_bytes().len();
     }

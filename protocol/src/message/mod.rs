@@ -4,6 +4,8 @@
 //! described in `docs/wire-format.md`.
 
 mod comparison;
+mod congestion;
+mod connections;
 mod fill;
 mod frame;
 mod policy;
@@ -15,6 +17,8 @@ mod wire;
 use std::fmt;
 
 pub use comparison::{Expand, List, Nodes, Root};
+pub use congestion::Congestion;
+pub use connections::{Connections, ConnectionsError};
 pub use fill::Fill;
 pub(crate) use fill::RUN_BYTES;
 pub use frame::{Frames, encode};
@@ -24,6 +28,7 @@ pub use settled::{Counts, Fate, Settled};
 pub use share::{Claim, Place, ShareName, ShareNameError};
 
 use crate::{
+    controller::Controller,
     manifest::{Entry, EntryId},
     path::EntryPath,
     problem::{Problem, Reason},
@@ -151,6 +156,16 @@ pub struct Ask {
     pub selection: Selection,
     /// Whether nothing will be stored: what is settled is what would be. In answer to a proposal, as proposed.
     pub preview: bool,
+    /// How many connections the receiver would make; in answer to a proposal, how many it takes. The smaller number
+    /// of the two sides counts.
+    pub connections: Connections,
+    /// The congestion controller that the sender should have on this connection. In answer to a proposal, none.
+    pub controller: Option<Controller>,
+    /// In answer to a proposal, what the receiver has on this connection.
+    pub congestion: Option<Congestion>,
+    /// What was listed and changed or vanished before it was read, in a session before that this one takes up: the
+    /// sender names what is missing now. No more than fits beside nothing else ([`Fill::add_name`]).
+    pub missed: Vec<EntryPath>,
 }
 
 /// The hello of a sender that dials.
@@ -166,6 +181,10 @@ pub struct Propose {
     pub selection: Selection,
     /// What is to become of the target.
     pub policy: Policy,
+    /// How many connections the sender would make.
+    pub connections: Connections,
+    /// The congestion controller that the receiver should have on this connection.
+    pub controller: Option<Controller>,
 }
 
 /// Whether content may flow at once.
@@ -195,7 +214,17 @@ pub struct Offer {
     pub version: u32,
     /// What was counted when the offer was made; `None` while that is under way. The manifest decides.
     pub estimate: Option<Totals>,
+    /// How many connections the sender takes. Of no meaning to one that dialed.
+    pub connections: Connections,
+    /// What the sender has on this connection.
+    pub congestion: Option<Congestion>,
+    /// On what the source lies, where that is known.
+    pub disk: Option<DiskId>,
 }
+
+/// Tells whether a source lies on the file system on which it lay before, without saying which one that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskId(pub [u8; 16]);
 
 /// Why a side ends the session.
 #[derive(Debug, Clone, PartialEq, Eq)]

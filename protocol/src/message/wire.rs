@@ -9,18 +9,19 @@ use prost::{Message as ProstMessage, Oneof};
 
 use self::{
     entry::{WireEntry, entry_from_wire, entry_to_wire},
-    storing::{WireSettled, WireWant},
+    storing::{WireName, WireSettled, WireWant, names_from_wire, names_to_wire},
     sync::{
         WireExpand, WireList, WireNodes, WirePropose, WireRoot, WireSelection, place_from_wire,
         place_to_wire, selection_from_wire, selection_to_wire,
     },
 };
 use super::{
-    Ask, Batch, Claim, Consent, Counts, Message, MessageError, Offer, Refuse, Run, Secret, SessionId,
-    TargetView, Totals,
+    Ask, Batch, Claim, Congestion, Connections, Consent, Counts, DiskId, Message, MessageError, Offer,
+    Refuse, Run, Secret, SessionId, TargetView, Totals,
 };
 use crate::{
-    limits::{BATCH_ENTRIES, BATCH_PROBLEMS, DETAIL_BYTES},
+    controller::Controller,
+    limits::{BATCH_ENTRIES, BATCH_PROBLEMS, CONTROLLER_NAME_BYTES, DETAIL_BYTES},
     manifest::{Entry, EntryId},
     path::EntryPath,
     problem::{Cause, Problem, Reason, cut_detail},
@@ -91,14 +92,36 @@ struct WireAsk {
     selection: Option<WireSelection>,
     #[prost(bool, tag = "9")]
     preview: bool,
+    #[prost(uint32, tag = "10")]
+    controller: u32,
+    #[prost(uint32, tag = "11")]
+    connections: u32,
+    #[prost(message, optional, tag = "12")]
+    congestion: Option<WireCongestion>,
+    #[prost(message, repeated, tag = "13")]
+    missed: Vec<WireName>,
 }
 
-#[derive(Clone, Copy, PartialEq, ProstMessage)]
+#[derive(Clone, PartialEq, ProstMessage)]
 struct WireOffer {
     #[prost(uint32, tag = "1")]
     version: u32,
     #[prost(message, optional, tag = "2")]
     estimate: Option<WireTotals>,
+    #[prost(message, optional, tag = "3")]
+    congestion: Option<WireCongestion>,
+    #[prost(uint32, tag = "4")]
+    connections: u32,
+    #[prost(bytes = "vec", optional, tag = "5")]
+    disk: Option<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, ProstMessage)]
+struct WireCongestion {
+    #[prost(string, tag = "1")]
+    controller: String,
+    #[prost(string, tag = "2")]
+    problem: String,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -173,9 +196,7 @@ impl From<&Message> for Envelope {
     fn from(message: &Message) -> Self {
         let body = match message {
             Message::Ask(ask) => Body::Ask(ask.into()),
-            Message::Offer(offer) => {
-                Body::Offer(WireOffer { version: offer.version, estimate: offer.estimate.map(Into::into) })
-            }
+            Message::Offer(offer) => Body::Offer(offer.into()),
             Message::Refuse(refuse) => Body::Refuse(WireRefuse {
                 reason: refuse.reason.code(),
                 path: refuse.path.as_ref().map(|path| path.as_bytes().to_vec()),
@@ -205,9 +226,7 @@ impl TryFrom<Envelope> for Message {
     fn try_from(envelope: Envelope) -> Result<Self, MessageError> {
         Ok(match envelope.body.ok_or(MessageError::Field("body"))? {
             Body::Ask(ask) => Self::Ask(ask.try_into()?),
-            Body::Offer(offer) => {
-                Self::Offer(Offer { version: offer.version, estimate: offer.estimate.map(Into::into) })
-            }
+            Body::Offer(offer) => Self::Offer(offer.try_into()?),
             Body::Refuse(refuse) => Self::Refuse(refuse.try_into()?),
             Body::Accept(Nothing {}) => Self::Accept,
             Body::Manifest(batch) => Self::Manifest(batch.try_into()?),
@@ -250,6 +269,10 @@ impl From<&Ask> for WireAsk {
             path,
             selection: selection_to_wire(&ask.selection),
             preview: ask.preview,
+            connections: connections_to_wire(ask.connections),
+            controller: controller_to_wire(ask.controller),
+            congestion: ask.congestion.as_ref().map(Into::into),
+            missed: names_to_wire(&ask.missed),
         }
     }
 }
@@ -275,7 +298,87 @@ impl TryFrom<WireAsk> for Ask {
             target,
             selection: selection_from_wire(ask.selection)?,
             preview: ask.preview,
+            connections: connections_from_wire(ask.connections)?,
+            controller: controller_from_wire(ask.controller)?,
+            congestion: ask.congestion.map(TryInto::try_into).transpose()?,
+            missed: names_from_wire(ask.missed)?,
         })
+    }
+}
+
+/// Nothing for one.
+fn connections_to_wire(connections: Connections) -> u32 {
+    match connections {
+        Connections::ONE => 0,
+        more => more.count() as u32,
+    }
+}
+
+fn connections_from_wire(count: u32) -> Result<Connections, MessageError> {
+    count.max(1).try_into().map_err(|_| MessageError::Field("number of connections"))
+}
+
+impl From<&Offer> for WireOffer {
+    fn from(offer: &Offer) -> Self {
+        Self {
+            version: offer.version,
+            estimate: offer.estimate.map(Into::into),
+            connections: connections_to_wire(offer.connections),
+            congestion: offer.congestion.as_ref().map(Into::into),
+            disk: offer.disk.map(|DiskId(bytes)| bytes.to_vec()),
+        }
+    }
+}
+
+impl TryFrom<WireOffer> for Offer {
+    type Error = MessageError;
+
+    fn try_from(offer: WireOffer) -> Result<Self, MessageError> {
+        let disk = offer.disk.map(|bytes| bytes.try_into().map(DiskId)).transpose();
+        Ok(Self {
+            version: offer.version,
+            estimate: offer.estimate.map(Into::into),
+            connections: connections_from_wire(offer.connections)?,
+            congestion: offer.congestion.map(TryInto::try_into).transpose()?,
+            disk: disk.map_err(|_| MessageError::Field("disk"))?,
+        })
+    }
+}
+
+/// 0 for none.
+fn controller_to_wire(controller: Option<Controller>) -> u32 {
+    match controller {
+        None => 0,
+        Some(Controller::Cubic) => 1,
+        Some(Controller::Bbr) => 2,
+    }
+}
+
+fn controller_from_wire(controller: u32) -> Result<Option<Controller>, MessageError> {
+    match controller {
+        0 => Ok(None),
+        1 => Ok(Some(Controller::Cubic)),
+        2 => Ok(Some(Controller::Bbr)),
+        _ => Err(MessageError::Field("congestion controller")),
+    }
+}
+
+impl From<&Congestion> for WireCongestion {
+    fn from(congestion: &Congestion) -> Self {
+        Self { controller: congestion.controller.clone(), problem: cut_detail(congestion.problem.clone()) }
+    }
+}
+
+impl TryFrom<WireCongestion> for Congestion {
+    type Error = MessageError;
+
+    fn try_from(WireCongestion { controller, problem }: WireCongestion) -> Result<Self, MessageError> {
+        check_count(
+            controller.len() as u64,
+            CONTROLLER_NAME_BYTES as u64,
+            "name of a congestion controller",
+        )?;
+        Ok(Self { controller, problem: parse_detail(problem)? })
     }
 }
 

@@ -100,11 +100,13 @@ impl SessionError {
                 | Reason::Declined
                 | Reason::RemovalLimit
                 | Reason::EmptySource
+                | Reason::OtherSource
                 | Reason::Busy => Blame::Operator,
                 Reason::Violation
                 | Reason::Interrupted
                 | Reason::NoSpace
                 | Reason::ReadOnly
+                | Reason::Unavailable
                 | Reason::Timeout
                 | Reason::Internal => Blame::Peer,
             },
@@ -115,10 +117,11 @@ impl SessionError {
                 | Reason::Version
                 | Reason::RemovalLimit
                 | Reason::EmptySource
+                | Reason::OtherSource
                 | Reason::Busy => Blame::Operator,
                 Reason::Violation => Blame::Peer,
                 Reason::Timeout => Blame::Network,
-                Reason::NoSpace | Reason::ReadOnly | Reason::Internal => Blame::Local,
+                Reason::NoSpace | Reason::ReadOnly | Reason::Unavailable | Reason::Internal => Blame::Local,
             },
             Self::Violation(_) => Blame::Peer,
             Self::Timeout { .. } | Self::Lost { .. } => Blame::Network,

@@ -18,7 +18,8 @@ use crate::{
     limits::{CONSENT_TIMEOUT_S, FAREWELL_TIMEOUT_S, HELLO_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
     message::{
-        Ask, Claim, Consent, Counts, Message, Offer, Propose, Root, Selection, Settled, TargetView, Totals,
+        Ask, Claim, Congestion, Connections, Consent, Counts, Message, Offer, Propose, Root, Selection,
+        Settled, TargetView, Totals,
     },
     path::EntryPath,
     problem::{Problem, Reason},
@@ -40,6 +41,8 @@ pub struct Receiver {
     own: Option<Own>,
     root: Option<Root>,
     narrowing: Option<Narrowing>,
+    /// To be said in answer to a proposal.
+    congestion: Option<Congestion>,
 }
 
 /// What is compared with the sender's tree.
@@ -97,7 +100,12 @@ impl Receiver {
     fn in_state(state: State) -> Self {
         let (consent, target) = (Consent::Given, TargetView::Occupied);
         let clock = Clock::default();
-        Self { state, clock, consent, target, own: None, root: None, narrowing: None }
+        Self { state, clock, consent, target, own: None, root: None, narrowing: None, congestion: None }
+    }
+
+    /// What this side has on the connection, to be said in answer to a proposal. To be known before it is admitted.
+    pub fn tell_congestion(&mut self, congestion: Congestion) {
+        self.congestion = Some(congestion);
     }
 
     /// Handles one input; `now` is the time since the session began.
@@ -112,7 +120,7 @@ impl Receiver {
                     .unwrap_or_else(|violation| self.fail(SessionError::Violation(violation)))
             }
             Input::Violation(violation) => self.fail(SessionError::Violation(violation)),
-            Input::Admitted { target } => self.admit(target, now),
+            Input::Admitted { target, connections } => self.admit(target, connections, now),
             Input::Denied => self.fail(SessionError::Stopped(Stop::new(Reason::NotAdmitted, ""))),
             Input::Catalogued { catalogue, agreed } => self
                 .catalogued(Own { catalogue, agreed }, now)
@@ -260,7 +268,7 @@ impl Receiver {
         }
     }
 
-    fn admit(&mut self, target: TargetView, now: Duration) -> Actions {
+    fn admit(&mut self, target: TargetView, connections: Connections, now: Duration) -> Actions {
         let State::AwaitAdmission(proposed) = &self.state else { return Vec::new() };
         let preview = proposed.policy.preview;
         let ask = Ask {
@@ -271,6 +279,10 @@ impl Receiver {
             target,
             selection: Selection::default(),
             preview,
+            connections,
+            controller: None,
+            congestion: self.congestion.take(),
+            missed: Vec::new(),
         };
         self.enter(State::AwaitOffer, now);
         self.ask(ask)

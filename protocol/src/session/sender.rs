@@ -13,7 +13,10 @@ use crate::{
     difference::Catalogue,
     limits::{CONSENT_TIMEOUT_S, HELLO_TIMEOUT_S, SILENCE_TIMEOUT_S, VERSION},
     manifest::{Entry, EntryId},
-    message::{Ask, Claim, Consent, Counts, Fate, List, Message, Offer, Propose, Run, TargetView, Totals},
+    message::{
+        Ask, Claim, Congestion, Connections, Consent, Counts, DiskId, Fate, List, Message, Offer, Propose,
+        Run, TargetView, Totals,
+    },
     path::EntryPath,
     problem::{Problem, Reason},
 };
@@ -25,10 +28,14 @@ pub enum Input {
     Message(Message),
     /// The receiver's bytes broke the protocol.
     Violation(Violation),
-    /// The ask may be answered; `estimate` is what is known of the tree.
+    /// The ask may be answered with what is known of the tree.
     Admitted {
         /// What was counted so far, if counting has ended.
         estimate: Option<Totals>,
+        /// How many connections this side takes.
+        connections: Connections,
+        /// On what it lies.
+        disk: Option<DiskId>,
     },
     /// The ask is turned away.
     Denied,
@@ -126,6 +133,8 @@ pub struct Sender {
     state: State,
     clock: Clock,
     proposed: Option<Propose>,
+    /// To be said in the offer.
+    congestion: Option<Congestion>,
 }
 
 #[derive(Debug, Default)]
@@ -156,6 +165,11 @@ impl Sender {
         (sender, vec![Action::Send(Message::Propose(propose))])
     }
 
+    /// What this side has on the connection, to be said in the offer. To be known before the receiver is admitted.
+    pub fn tell_congestion(&mut self, congestion: Congestion) {
+        self.congestion = Some(congestion);
+    }
+
     /// Handles one input; `now` is the time since the session began.
     pub fn handle(&mut self, input: Input, now: Duration) -> Actions {
         if matches!(self.state, State::Ended(_)) {
@@ -168,7 +182,7 @@ impl Sender {
                     .unwrap_or_else(|violation| self.fail(SessionError::Violation(violation)))
             }
             Input::Violation(violation) => self.fail(SessionError::Violation(violation)),
-            Input::Admitted { estimate } => self.admit(estimate, now),
+            Input::Admitted { estimate, connections, disk } => self.admit(estimate, connections, disk, now),
             Input::Denied => self.fail(SessionError::Stopped(Stop::new(Reason::NotAdmitted, ""))),
             Input::Listed { entries, problems } => self.list(entries, problems),
             Input::ListEnded => self.end_list(),
@@ -292,7 +306,13 @@ impl Sender {
         Ok(vec![Action::Admit(ask)])
     }
 
-    fn admit(&mut self, estimate: Option<Totals>, now: Duration) -> Actions {
+    fn admit(
+        &mut self,
+        estimate: Option<Totals>,
+        connections: Connections,
+        disk: Option<DiskId>,
+        now: Duration,
+    ) -> Actions {
         let State::AwaitAdmission(ask) = &self.state else { return Vec::new() };
         let listing = Listing::new(ask, self.proposed.as_ref().map(|proposed| &proposed.policy));
         let (admitted, scan) = match (ask.target, ask.consent) {
@@ -305,7 +325,9 @@ impl Sender {
             }
         };
         self.enter(admitted, now);
-        vec![Action::Send(Message::Offer(Offer { version: VERSION, estimate })), scan]
+        let offer =
+            Offer { version: VERSION, estimate, connections, congestion: self.congestion.take(), disk };
+        vec![Action::Send(Message::Offer(offer)), scan]
     }
 
     fn catalogued(&mut self, catalogue: Arc<Catalogue>, problems: Vec<Problem>, now: Duration) -> Actions {

@@ -7,10 +7,10 @@ use ketch_protocol::{
     chunk::{ChunkSizes, Chunker},
     delta::Describer,
     hash::ContentHash,
-    io::StreamKind,
+    io::{DataForm, StreamKind},
     limits::BLOCK_BYTES,
     manifest::Entry,
-    message::{Claim, Fill, Frames, Message, Propose, Run, Secret, SessionId, encode},
+    message::{Claim, Connections, Fill, Frames, Message, Propose, Run, Secret, SessionId, encode},
     path::EntryPath,
     problem::{Cause, Problem},
     record::segment::{
@@ -151,7 +151,11 @@ impl Source {
                     Claim::Ticket(secret) => secret == self.secret,
                     Claim::Share(_) | Claim::Proposed => true,
                 };
-                return Some(if admitted { Input::Admitted { estimate: None } } else { Input::Denied });
+                return Some(if admitted {
+                    Input::Admitted { estimate: None, connections: Connections::ONE, disk: None }
+                } else {
+                    Input::Denied
+                });
             }
             Action::List => {
                 self.scan = Scan::Left(self.tree.iter().rev().map(|(path, node)| node.entry(path)).collect());
@@ -256,7 +260,7 @@ impl Source {
         self.jobs_done += 1;
         if !self.opened.contains(&stream) {
             let mut kind = Vec::new();
-            block_on(StreamKind::Data(self.session).write(&mut kind)).unwrap();
+            block_on(StreamKind::Data(self.session, DataForm::default()).write(&mut kind)).unwrap();
             link.send(Side::Sender, stream, &kind, now);
             self.opened.push(stream);
         }

@@ -14,7 +14,7 @@ use ketch_protocol::{
     hash::Hasher,
     io::StreamKind,
     manifest::{Entry, EntryId, EntryKind},
-    message::{Ask, Counts, Frames, Message, Run, TargetView, encode},
+    message::{Ask, Connections, Counts, Frames, Message, Run, TargetView, encode},
     path::EntryPath,
     problem::{Cause, Problem},
     record::segment::Span,
@@ -173,7 +173,9 @@ impl Target {
         assert_eq!(self.ending, None, "{action:?} follows the end");
         match action {
             Action::Send(message) => link.send(Side::Receiver, CONTROL, &encode(&message), now),
-            Action::Admit(_) => return vec![Input::Admitted { target: self.view }],
+            Action::Admit(_) => {
+                return vec![Input::Admitted { target: self.view, connections: Connections::ONE }];
+            }
             Action::Catalogue => {
                 let catalogue = catalogue(&self.tree, true, 2);
                 return vec![Input::Catalogued { catalogue, agreed: self.agreed }];

@@ -5,8 +5,8 @@ use std::time::Duration;
 use ketch_protocol::{
     limits::VERSION,
     message::{
-        Ask, Claim, Consent, Counts, Place, Policy, Propose, Removal, Secret, Selection, SessionId,
-        ShareName, TargetView,
+        Ask, Claim, Connections, Consent, Counts, Place, Policy, Propose, Removal, Secret, Selection,
+        SessionId, ShareName, TargetView,
     },
     session::{Ending, TICK, receiver, sender},
 };
@@ -49,6 +49,10 @@ pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
         target,
         selection: Selection::default(),
         preview: false,
+        connections: Connections::ONE,
+        controller: None,
+        congestion: None,
+        missed: Vec::new(),
     }
 }
 
@@ -89,6 +93,8 @@ impl World {
             place: share(),
             selection: Selection::default(),
             policy,
+            connections: Connections::ONE,
+            controller: None,
         }));
         world
     }

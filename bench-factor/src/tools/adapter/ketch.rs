@@ -4,21 +4,22 @@ use std::{ffi::OsString, net::IpAddr, process::Command};
 
 use serde_json::Value;
 
-use super::{Ends, Ready, Server, Setup};
+use super::{Durability, Ends, Ready, Server, Setup};
 use crate::tools::{error::ToolsError, process::run};
 
 /// Offers the source over one transport. A session's state stays in its own folder, so that an earlier one
 /// of another observation is never resumed.
-pub(super) fn send(setup: &Setup, transport: &str, layout: &str) -> Result<Server, ToolsError> {
+pub(super) fn send(setup: &Setup) -> Result<Server, ToolsError> {
     let mut command = ketch(setup, "sender");
-    command.args(["send", "--new", "--json", "--layout", layout, "--listen"]);
-    command.arg(listen_address(setup.address, transport)).arg(&setup.source);
+    command.args(["send", "--new", "--json", "--layout", setup.adapter.ketch.layout]).args(controller(setup));
+    command.arg("--listen").arg(listen_address(setup)).arg(&setup.source);
     Ok(Server { command, ready: Ready::Says(ticket), ends: Ends::Itself })
 }
 
-pub(super) fn receive(setup: &Setup, ticket: &str, durability: &str) -> Result<Vec<Command>, ToolsError> {
+pub(super) fn receive(setup: &Setup, ticket: &str) -> Result<Vec<Command>, ToolsError> {
     let mut command = ketch(setup, "receiver");
-    command.args(["receive", "--yes", "--durability", durability, ticket]).arg(&setup.target);
+    command.args(["receive", "--yes", "--durability", durability(setup)]).args(controller(setup));
+    command.args(connections(setup)).arg(ticket).arg(&setup.target);
     if setup.again {
         command.arg("--overwrite");
     }
@@ -26,22 +27,23 @@ pub(super) fn receive(setup: &Setup, ticket: &str, durability: &str) -> Result<V
 }
 
 /// Lets the receiver's identity read the source.
-pub(super) fn serve(setup: &Setup, transport: &str) -> Result<Server, ToolsError> {
+pub(super) fn serve(setup: &Setup) -> Result<Server, ToolsError> {
     let said = run(ketch(setup, "receiver").args(["id", "--json"]))?;
     let reader = first_event(&said, |event| Some(event.get("peer_id")?.as_str()?.to_owned()));
     let mut share = OsString::from("tree=");
     share.push(&setup.source);
     let mut command = ketch(setup, "sender");
     command.args(["serve", "--json", "--allow", &format!("{}=tree:read", reader.unwrap_or_default())]);
-    command.arg("--listen").arg(listen_address(setup.address, transport)).arg("--share").arg(share);
+    command.args(controller(setup)).arg("--listen").arg(listen_address(setup)).arg("--share").arg(share);
     Ok(Server { command, ready: Ready::Says(served_address), ends: Ends::Told })
 }
 
 /// `address` ends in the PeerId of the server.
-pub(super) fn sync(setup: &Setup, address: &str, options: &[&str]) -> Result<Vec<Command>, ToolsError> {
+pub(super) fn sync(setup: &Setup, address: &str) -> Result<Vec<Command>, ToolsError> {
     let peer = address.rsplit('/').next().unwrap_or_default();
     let mut command = ketch(setup, "receiver");
-    command.args(["sync", "--delete", "--address", address]).args(options);
+    command.args(["sync", "--delete", "--address", address, "--durability", durability(setup)]);
+    command.args(controller(setup)).args(connections(setup));
     command.arg(format!("{peer}:tree")).arg(setup.copy());
     Ok(vec![command])
 }
@@ -52,7 +54,28 @@ fn ketch(setup: &Setup, end: &str) -> Command {
     command
 }
 
-fn listen_address(address: IpAddr, transport: &str) -> String {
+fn durability(setup: &Setup) -> &'static str {
+    match setup.adapter.durability {
+        Durability::None => "none",
+        Durability::Session => "session",
+        Durability::File => "file",
+    }
+}
+
+/// For both ends: each sends with its own.
+fn controller(setup: &Setup) -> impl Iterator<Item = &'static str> {
+    setup.adapter.ketch.controller.into_iter().flat_map(|controller| ["--controller", controller])
+}
+
+fn connections(setup: &Setup) -> impl Iterator<Item = &'static str> {
+    setup.adapter.ketch.connections.into_iter().flat_map(|count| ["--connections", count])
+}
+
+fn listen_address(setup: &Setup) -> String {
+    multiaddr(setup.address, setup.adapter.ketch.transport)
+}
+
+fn multiaddr(address: IpAddr, transport: &str) -> String {
     let family = if address.is_ipv4() { "ip4" } else { "ip6" };
     let port = if transport == "quic" { "udp/0/quic-v1" } else { "tcp/0" };
     format!("/{family}/{address}/{port}")
@@ -98,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_transport_is_chosen_by_where_the_sender_listens() {
-        assert_eq!(listen_address("127.0.0.1".parse().unwrap(), "tcp"), "/ip4/127.0.0.1/tcp/0");
-        assert_eq!(listen_address("fd00::1".parse().unwrap(), "quic"), "/ip6/fd00::1/udp/0/quic-v1");
+        assert_eq!(multiaddr("127.0.0.1".parse().unwrap(), "tcp"), "/ip4/127.0.0.1/tcp/0");
+        assert_eq!(multiaddr("fd00::1".parse().unwrap(), "quic"), "/ip6/fd00::1/udp/0/quic-v1");
     }
 }

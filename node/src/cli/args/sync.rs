@@ -5,11 +5,12 @@ use std::{ffi::OsString, num::NonZeroU64, path::PathBuf, time::Duration};
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum, value_parser};
 use ketch::{
     swarm::{Multiaddr, TransportKind},
+    transfer::ConnectionWish,
     trust::{Lifetime, lifetime::LifetimeError},
 };
 use ketch_protocol::{message::RemovalLimit, path::escape};
 
-use super::DurabilityName;
+use super::{ControllerName, DurabilityName, connection_wish};
 
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
@@ -105,9 +106,17 @@ pub(crate) struct Sync {
     #[arg(long, value_name = "quic|tcp")]
     pub(crate) transport: Option<TransportKind>,
 
+    /// How many connections carry content, 1 to 16 or auto: 4 over TCP where a round trip takes 20 ms or more, else 1
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = connection_wish)]
+    pub(crate) connections: ConnectionWish,
+
     /// How long to try again after a connection was lost
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     pub(crate) retry_for: Duration,
+
+    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
+    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
+    pub(crate) controller: ControllerName,
 
     /// Print events as one JSON object a line
     #[arg(long)]

@@ -38,11 +38,11 @@ pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> 
     walk_beneath(root, path, flags)
 }
 
-/// A file of mode 0600 in `directory` without a name, for [`link_nameless`]; `None` where the file system
-/// has none.
-pub(crate) fn make_nameless(directory: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
+/// A file of `mode`, less what the umask takes, in `directory` without a name, for [`link_nameless`]; `None`
+/// where the file system has none.
+pub(crate) fn make_nameless(directory: BorrowedFd<'_>, mode: Mode) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    match openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
+    match openat(directory, ".", flags, mode) {
         Ok(file) => Ok(Some(file)),
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
         Err(error) => Err(error),
@@ -147,7 +147,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let held = fs::File::open(folder.path()).unwrap();
         // Temporary folders on a file system without them are rare; the way around has tests of its own.
-        let Some(file) = make_nameless(held.as_fd()).unwrap() else {
+        let Some(file) = make_nameless(held.as_fd(), Mode::RUSR).unwrap() else {
             return;
         };
         for through_proc in [false, true] {

@@ -18,7 +18,7 @@ pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> 
 }
 
 /// There are no nameless files here.
-pub(crate) fn make_nameless(_directory: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
+pub(crate) fn make_nameless(_directory: BorrowedFd<'_>, _mode: Mode) -> Result<Option<OwnedFd>, Errno> {
     Ok(None)
 }
 

@@ -59,7 +59,7 @@ pub use partial::Partial;
 pub use place::Link;
 pub use plan::Plan;
 pub use rebuild::Rebuild;
-pub use removal::{Approved, Extras, TooMany};
+pub use removal::{Approved, Extras, Spared, TooMany};
 pub use trash::{NewTrash, TrashError, UndoError, Undone, undo};
 pub use trouble::{TargetError, Trouble};
 

@@ -9,7 +9,7 @@ use std::{
 
 use ketch_protocol::{manifest::Entry, message::Fate};
 use rustix::{
-    fs::{SeekFrom, fsync, ftruncate, seek},
+    fs::{Mode, SeekFrom, fsync, ftruncate, seek},
     io::Errno,
 };
 
@@ -44,16 +44,24 @@ impl Target {
     fn begin(&self, entry: &Entry) -> Result<NewFile, Errno> {
         let directory = self.0.directory_above(&entry.path)?;
         let private = self.0.private(&directory, entry.path.parent())?;
-        let (file, temporary) = self.0.handles.with_room(|| make_file(&directory, &private))?;
+        // What has its mode from the start mostly need not be changed, which would cost the file system a transaction.
+        // Attributes can only be set on what its owner may write.
+        let mode = metadata::carried_mode(entry.mode) | Mode::RUSR | Mode::WUSR;
+        let (file, temporary) = self.0.handles.with_room(|| make_file(&directory, &private, mode))?;
         let (target, entry, file) = (Arc::clone(&self.0), entry.clone(), file.into());
         Ok(NewFile { target, entry, directory, private, file, temporary, length: 0, ends_with_hole: false })
     }
 }
 
-/// A file without a name, or a temporary where that can't be had.
-fn make_file(directory: &Directory, private: &Arc<Private>) -> Result<(OwnedFd, Option<Temporary>), Errno> {
+/// A file without a name, which nobody else can open before it gets one, or a temporary for its owner alone
+/// where that can't be had.
+fn make_file(
+    directory: &Directory,
+    private: &Arc<Private>,
+    mode: Mode,
+) -> Result<(OwnedFd, Option<Temporary>), Errno> {
     if private.nameless
-        && let Some(file) = platform::make_nameless(directory.handle.as_fd())?
+        && let Some(file) = platform::make_nameless(directory.handle.as_fd(), mode)?
     {
         return Ok((file, None));
     }

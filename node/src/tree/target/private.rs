@@ -63,7 +63,7 @@ impl Private {
     /// Makes a file and drops it; tells whether that works without a name.
     fn try_out(&self) -> Result<bool, Errno> {
         let name = random_name();
-        if let Some(file) = platform::make_nameless(self.folder.as_fd())? {
+        if let Some(file) = platform::make_nameless(self.folder.as_fd(), Mode::RUSR | Mode::WUSR)? {
             match platform::link_nameless(file.as_fd(), self.folder.as_fd(), name.as_bytes()) {
                 Ok(()) => return self.remove(&name).map(|()| true),
                 Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::ROFS)) => return Err(error),

@@ -63,7 +63,42 @@ impl std::fmt::Display for Shown {
 #[derive(Debug, Default)]
 pub struct Extras {
     extras: Vec<Extra>,
-    spared: BTreeSet<Box<[u8]>>,
+    spared: Spared,
+}
+
+/// Paths at and below which nothing is removed.
+#[derive(Debug, Default)]
+pub struct Spared {
+    paths: BTreeSet<Box<[u8]>>,
+    bytes: usize,
+}
+
+/// Most bytes of spared paths that are kept, as many as the names of all open entries may take. Where there is more
+/// trouble than that, nothing at all is removed.
+const SPARED_BYTES: usize = 16 * 1024 * 1024;
+
+impl Spared {
+    /// Spares a path and all below it: the sender could not say what it has there.
+    pub fn add(&mut self, path: &EntryPath) {
+        if self.bytes > SPARED_BYTES {
+            return;
+        }
+        if self.paths.insert(path.as_bytes().into()) {
+            self.bytes += path.as_bytes().len();
+        }
+        if self.bytes > SPARED_BYTES {
+            self.paths.clear();
+        }
+    }
+
+    /// Whether a path or one above it is spared.
+    fn has(&self, path: &EntryPath) -> bool {
+        let bytes = path.as_bytes();
+        let slashes = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(index, _)| index);
+        self.bytes > SPARED_BYTES
+            || !self.paths.is_empty()
+                && slashes.chain([bytes.len()]).any(|end| self.paths.contains(&bytes[..end]))
+    }
 }
 
 /// An entry of the target that the sender does not have.
@@ -115,28 +150,26 @@ impl Extras {
         self.extras.iter().map(|extra| &extra.path)
     }
 
-    /// Spares a path and all below it: the sender could not say what it has there.
+    /// Nothing but what is spared.
+    pub fn sparing(spared: Spared) -> Self {
+        Self { extras: Vec::new(), spared }
+    }
+
+    /// Spares a path and all below it.
     pub fn spare(&mut self, path: &EntryPath) {
-        self.spared.insert(path.as_bytes().into());
+        self.spared.add(path);
     }
 
     /// Weighs what was collected against the limit. Nothing is removed before that.
     pub fn approve(self, own_entries: u64, limit: RemovalLimit) -> Result<Approved, TooMany> {
         let Self { mut extras, spared } = self;
-        extras.retain(|extra| !is_spared(&spared, &extra.path));
+        extras.retain(|extra| !spared.has(&extra.path));
         let count = extras.len() as u64;
         if !is_within(limit, count, own_entries) {
             return Err(TooMany { count, own_entries, limit });
         }
         Ok(Approved { extras })
     }
-}
-
-/// Whether a path or one above it is spared.
-fn is_spared(spared: &BTreeSet<Box<[u8]>>, path: &EntryPath) -> bool {
-    let bytes = path.as_bytes();
-    let slashes = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(index, _)| index);
-    !spared.is_empty() && slashes.chain([bytes.len()]).any(|end| spared.contains(&bytes[..end]))
 }
 
 /// A removal within its limit.
@@ -345,6 +378,8 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
+    use ketch_protocol::limits::PATH_BYTES;
+
     use super::*;
 
     fn path(text: &str) -> EntryPath {
@@ -398,6 +433,16 @@ mod tests {
         let approved = removal.approve(8, RemovalLimit::Entries(4)).unwrap();
         let left: Vec<_> = approved.extras.iter().map(|extra| extra.path.to_string()).collect();
         assert_eq!(left, ["a", "a-", "b", "c"]);
+    }
+
+    #[test]
+    fn nothing_is_removed_where_more_is_in_trouble_than_can_be_kept() {
+        let mut removal = removal(&["a", "b"]);
+        for number in 0..SPARED_BYTES / PATH_BYTES + 2 {
+            removal.spare(&path(&format!("{number:0>250}{}", "/x".repeat((PATH_BYTES - 250) / 2))));
+        }
+        assert!(removal.spared.paths.is_empty());
+        assert_eq!(removal.approve(2, RemovalLimit::Entries(0)).unwrap().count(), 0);
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(super) struct WireSettled {
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
-struct WireName {
+pub(super) struct WireName {
     /// Leading bytes that the path shares with the path before it in this list.
     #[prost(uint32, tag = "1")]
     shared: u32,
@@ -167,7 +167,7 @@ impl TryFrom<WireSettled> for Settled {
     }
 }
 
-fn names_to_wire(names: &[EntryPath]) -> Vec<WireName> {
+pub(super) fn names_to_wire(names: &[EntryPath]) -> Vec<WireName> {
     let mut before: &[u8] = &[];
     let mut wire = Vec::with_capacity(names.len());
     for name in names {
@@ -179,7 +179,7 @@ fn names_to_wire(names: &[EntryPath]) -> Vec<WireName> {
 }
 
 /// Counted before any is unfolded: a name may be a few bytes here and the longest path there.
-fn names_from_wire(names: Vec<WireName>) -> Result<Vec<EntryPath>, MessageError> {
+pub(super) fn names_from_wire(names: Vec<WireName>) -> Result<Vec<EntryPath>, MessageError> {
     check_count(names.len() as u64, BATCH_ENTRIES as u64, "number of names")?;
     let mut parsed: Vec<EntryPath> = Vec::with_capacity(names.len());
     for WireName { shared, rest } in names {

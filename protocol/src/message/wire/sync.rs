@@ -2,7 +2,10 @@
 
 use prost::Message as ProstMessage;
 
-use super::{WireRun, WireTotals, check_count, runs_from_wire, runs_to_wire, session_from_wire};
+use super::{
+    WireRun, WireTotals, check_count, connections_from_wire, connections_to_wire, controller_from_wire,
+    controller_to_wire, runs_from_wire, runs_to_wire, session_from_wire,
+};
 use crate::{
     difference::RangeHash,
     message::{
@@ -26,6 +29,10 @@ pub(super) struct WirePropose {
     selection: Option<WireSelection>,
     #[prost(message, optional, tag = "6")]
     policy: Option<WirePolicy>,
+    #[prost(uint32, tag = "7")]
+    controller: u32,
+    #[prost(uint32, tag = "8")]
+    connections: u32,
 }
 
 #[derive(Clone, PartialEq, ProstMessage)]
@@ -116,6 +123,8 @@ impl From<&Propose> for WirePropose {
             path,
             selection: selection_to_wire(&propose.selection),
             policy: Some((&propose.policy).into()),
+            connections: connections_to_wire(propose.connections),
+            controller: controller_to_wire(propose.controller),
         }
     }
 }
@@ -130,6 +139,8 @@ impl TryFrom<WirePropose> for Propose {
             place: place_from_wire(&propose.share, propose.path.as_deref())?,
             selection: selection_from_wire(propose.selection)?,
             policy: propose.policy.ok_or(MessageError::Field("policy"))?.try_into()?,
+            connections: connections_from_wire(propose.connections)?,
+            controller: controller_from_wire(propose.controller)?,
         })
     }
 }

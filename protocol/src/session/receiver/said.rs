@@ -6,7 +6,7 @@ use crate::{
     delta::Needs,
     difference::{Catalogue, RangeHash},
     manifest::{Entry, EntryId},
-    message::{Fate, Message, Offer, Propose, Run, TargetView},
+    message::{Connections, Fate, Message, Offer, Propose, Run, TargetView},
     path::EntryPath,
     problem::Problem,
     session::{Ending, Stop, Violation},
@@ -23,6 +23,8 @@ pub enum Input {
     Admitted {
         /// What is there. In a preview, nothing counts as [`TargetView::Occupied`].
         target: TargetView,
+        /// How many connections this side takes.
+        connections: Connections,
     },
     /// The proposal is turned away.
     Denied,

@@ -17,7 +17,8 @@ use crate::{
 fn comparing(catalogue: Arc<Catalogue>) -> Sender {
     let mut sender = Sender::default();
     say(&mut sender, Message::Ask(ask(Consent::Given, TargetView::Comparable)));
-    sender.handle(sender::Input::Admitted { estimate: None }, START);
+    sender
+        .handle(sender::Input::Admitted { estimate: None, connections: Connections::ONE, disk: None }, START);
     sender.handle(sender::Input::Catalogued { catalogue, problems: Vec::new() }, START);
     sender
 }
@@ -68,7 +69,8 @@ fn receiver_violation(actions: &[receiver::Action]) -> &Violation {
 fn a_root_comes_behind_the_problems_of_the_scan() {
     let mut sender = Sender::default();
     say(&mut sender, Message::Ask(ask(Consent::Given, TargetView::Comparable)));
-    let actions = sender.handle(sender::Input::Admitted { estimate: None }, START);
+    let actions = sender
+        .handle(sender::Input::Admitted { estimate: None, connections: Connections::ONE, disk: None }, START);
     assert_eq!(actions, [sender::Action::Send(offer()), sender::Action::Catalogue]);
     let (catalogue, problem) = (numbered_catalogue(3), problem("pipe", Cause::Special));
     let problems = vec![problem.clone()];
@@ -367,10 +369,36 @@ fn a_proposal_that_nobody_answers_is_given_up() {
 fn a_receiver_asks_once_a_proposal_is_accepted() {
     let (mut receiver, actions) = Receiver::answer(proposal(Policy::default()));
     assert_eq!(actions, [receiver::Action::Admit(proposal(Policy::default()))]);
-    let actions = receiver.handle(receiver::Input::Admitted { target: TargetView::Comparable }, START);
+    let actions = receiver.handle(
+        receiver::Input::Admitted { target: TargetView::Comparable, connections: Connections::ONE },
+        START,
+    );
     let asked = receiver::Action::Send(Message::Ask(answer(TargetView::Comparable)));
     assert_eq!(actions, [asked, receiver::Action::Catalogue]);
-    assert_eq!(receiver.handle(receiver::Input::Admitted { target: TargetView::Empty }, START), []);
+    assert_eq!(
+        receiver.handle(
+            receiver::Input::Admitted { target: TargetView::Empty, connections: Connections::ONE },
+            START
+        ),
+        []
+    );
+}
+
+#[test]
+fn both_roles_say_how_many_connections_they_take() {
+    let connections = Connections::try_from(3).unwrap();
+    let (mut receiver, _) = Receiver::answer(proposal(Policy::default()));
+    let target = TargetView::Occupied;
+    let actions = receiver.handle(receiver::Input::Admitted { target, connections }, START);
+    let asked = Ask { connections, ..answer(target) };
+    assert_eq!(actions, [receiver::Action::Send(Message::Ask(asked))]);
+
+    let mut sender = Sender::default();
+    let asked = Ask { connections: Connections::MOST, ..ask(Consent::Given, target) };
+    say(&mut sender, Message::Ask(asked));
+    let actions = sender.handle(sender::Input::Admitted { estimate: None, connections, disk: None }, START);
+    let offer = Offer { version: VERSION, estimate: None, connections, congestion: None, disk: None };
+    assert_eq!(actions[0], sender::Action::Send(Message::Offer(offer)));
 }
 
 #[test]
@@ -400,7 +428,10 @@ fn a_proposal_of_another_version_is_refused_with_both_numbers() {
 fn a_preview_takes_no_content_unasked() {
     let policy = Policy { preview: true, ..Policy::default() };
     let (mut receiver, _) = Receiver::answer(proposal(policy));
-    let actions = receiver.handle(receiver::Input::Admitted { target: TargetView::Empty }, START);
+    let actions = receiver.handle(
+        receiver::Input::Admitted { target: TargetView::Empty, connections: Connections::ONE },
+        START,
+    );
     let asked = Ask { preview: true, ..answer(TargetView::Occupied) };
     assert_eq!(actions, [receiver::Action::Send(Message::Ask(asked))]);
 }
@@ -410,7 +441,8 @@ fn proposed(policy: Policy) -> Sender {
     let preview = policy.preview;
     let mut sender = proposing(policy);
     say(&mut sender, Message::Ask(Ask { preview, ..answer(TargetView::Occupied) }));
-    sender.handle(sender::Input::Admitted { estimate: None }, START);
+    sender
+        .handle(sender::Input::Admitted { estimate: None, connections: Connections::ONE, disk: None }, START);
     sender.handle(sender::Input::Listed { entries: vec![file("a")], problems: Vec::new() }, START);
     sender
 }

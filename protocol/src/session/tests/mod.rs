@@ -14,8 +14,8 @@ use crate::{
     limits::VERSION,
     manifest::{Entry, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Consent, Expand, List, Nodes, Offer, Place, Policy, Propose, Root, Run, Secret,
-        Selection, SessionId, Settled, ShareName, TargetView, Totals, Want,
+        Ask, Batch, Claim, Connections, Consent, Expand, List, Nodes, Offer, Place, Policy, Propose, Root,
+        Run, Secret, Selection, SessionId, Settled, ShareName, TargetView, Totals, Want,
     },
     problem::{Cause, Problem},
 };
@@ -47,6 +47,10 @@ fn ask(consent: Consent, target: TargetView) -> Ask {
         target,
         selection: Selection::default(),
         preview: false,
+        connections: Connections::ONE,
+        controller: None,
+        congestion: None,
+        missed: Vec::new(),
     }
 }
 
@@ -58,6 +62,8 @@ fn proposal(policy: Policy) -> Propose {
         place: Place { share: ShareName::parse("photos").unwrap(), path: None },
         selection: Selection::default(),
         policy,
+        connections: Connections::ONE,
+        controller: None,
     }
 }
 
@@ -67,7 +73,13 @@ fn answer(target: TargetView) -> Ask {
 }
 
 fn offer() -> Message {
-    Message::Offer(Offer { version: VERSION, estimate: None })
+    Message::Offer(Offer {
+        version: VERSION,
+        estimate: None,
+        connections: Connections::ONE,
+        congestion: None,
+        disk: None,
+    })
 }
 
 fn batch(first: u64, entries: &[Entry]) -> Message {

@@ -79,7 +79,16 @@ fn numbered(count: usize) -> Vec<Entry> {
 #[test]
 fn another_version_is_refused_with_both_numbers() {
     let (mut receiver, _) = Receiver::new(ask(Consent::Given, TargetView::Empty));
-    let actions = hear(&mut receiver, Message::Offer(Offer { version: 2, estimate: None }));
+    let actions = hear(
+        &mut receiver,
+        Message::Offer(Offer {
+            version: 2,
+            estimate: None,
+            connections: Connections::ONE,
+            congestion: None,
+            disk: None,
+        }),
+    );
     let detail = "version 2 was offered, version 1 is spoken here";
     assert_eq!(*failure(&actions), SessionError::Stopped(Stop::new(Reason::Version, detail)));
 }

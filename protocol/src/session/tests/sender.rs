@@ -16,7 +16,7 @@ use crate::{
 fn admitted(consent: Consent, target: TargetView) -> Sender {
     let mut sender = Sender::default();
     sender.handle(Input::Message(Message::Ask(ask(consent, target))), START);
-    sender.handle(Input::Admitted { estimate: None }, START);
+    sender.handle(Input::Admitted { estimate: None, connections: Connections::ONE, disk: None }, START);
     sender
 }
 

@@ -80,12 +80,17 @@ fn receiver_did(action: receiver::Action) -> Did {
 fn sender_states() -> [(&'static str, &'static str, Vec<sender::Input>); 11] {
     use sender::Input;
     let asked = |consent| Input::Message(Message::Ask(ask(consent, TargetView::Occupied)));
-    let admitted = |consent| vec![asked(consent), Input::Admitted { estimate: None }];
+    let admitted = |consent| {
+        vec![asked(consent), Input::Admitted { estimate: None, connections: Connections::ONE, disk: None }]
+    };
     let listed = Input::Listed { entries: vec![file("f")], problems: Vec::new() };
     let with = |before: Vec<Input>, more: &[Input]| [before, more.to_vec()].concat();
     let compared = || {
         let ask = ask(Consent::Given, TargetView::Comparable);
-        vec![Input::Message(Message::Ask(ask)), Input::Admitted { estimate: None }]
+        vec![
+            Input::Message(Message::Ask(ask)),
+            Input::Admitted { estimate: None, connections: Connections::ONE, disk: None },
+        ]
     };
     let catalogued = || Input::Catalogued { catalogue: numbered_catalogue(100), problems: Vec::new() };
     let list = |complete| Input::Message(Message::List(List { leaves: runs(0, 1), complete }));
@@ -224,7 +229,7 @@ fn no_input_in_any_state_makes_a_sender_panic_or_speak_behind_its_end() {
     let inputs = [
         Input::Message(Message::Accept),
         Input::Violation(Violation::Window),
-        Input::Admitted { estimate: Some(Totals::default()) },
+        Input::Admitted { estimate: Some(Totals::default()), connections: Connections::ONE, disk: None },
         Input::Denied,
         Input::Listed { entries: vec![file("g"); 1_100], problems: vec![problem("p", Cause::Special)] },
         Input::ListEnded,
@@ -267,7 +272,7 @@ fn no_input_in_any_state_makes_a_receiver_panic_or_speak_behind_its_end() {
     let inputs = [
         Input::Message(Message::Farewell),
         Input::Violation(Violation::Window),
-        Input::Admitted { target: TargetView::Comparable },
+        Input::Admitted { target: TargetView::Comparable, connections: Connections::ONE },
         Input::Denied,
         Input::Catalogued { catalogue: numbered_catalogue(40), agreed: None },
         Input::Consent(Answer::Yes),

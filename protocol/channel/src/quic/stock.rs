@@ -1,4 +1,4 @@
-//! QUIC as stock `libp2p-quic` carries it, with windows that survive loss and errors that name the step.
+//! QUIC as stock `libp2p-quic` carries it, to compare with: with our windows and errors, and nothing else to choose.
 
 use libp2p_core::{Transport, muxing::StreamMuxerBox};
 use libp2p_identity::{Keypair, PeerId};
@@ -12,8 +12,8 @@ use crate::{
     setup::{Deadlines, SetupCause, SetupError, Step},
 };
 
-/// The QUIC transport for one identity.
-pub(crate) fn transport(
+/// The stock QUIC transport for one identity.
+pub(crate) fn stock_transport(
     identity: &Keypair,
     deadlines: Deadlines,
 ) -> impl Transport<

@@ -1,0 +1,271 @@
+//! [`Links`]: the connections of one session beside the first, which carries its control stream.
+//!
+//! The side that dialed makes them, since the other may not be able to dial it, and opens a stream on each that
+//! names the session ([`Links::grow`]); the other side takes them as long as there are fewer than agreed
+//! ([`Links::take`]). That stream stays open as long as the connection belongs to the session. One that is lost takes
+//! nothing with it but what it was carrying.
+
+use std::{io, time::Duration};
+
+use futures::{AsyncReadExt as _, AsyncWriteExt as _, future::join_all};
+use ketch_protocol::{
+    io::{JOINED, LEFT, StreamKind},
+    limits::HELLO_TIMEOUT_S,
+    message::{Connections, SessionId},
+};
+use tokio::{task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{event::ConnectionCounts, line::LAST_WORDS, wish::ConnectionWish};
+use crate::swarm::{Connection, Node, Stream};
+
+/// How long making one connection may take beside what dialing has for itself.
+const JOIN_LIMIT: Duration = Duration::from_secs(HELLO_TIMEOUT_S);
+
+/// What this side does to have more connections.
+#[derive(Clone)]
+pub(super) enum LinkRole {
+    /// It dialed, and makes them.
+    Makes(Node, ConnectionWish),
+    /// It was dialed, and takes so many in all.
+    Takes(Connections),
+}
+
+/// The connections of a session.
+pub(super) struct Links {
+    first: Connection,
+    role: LinkRole,
+    /// What session, and how many connections both sides want for it.
+    agreed: Option<(SessionId, Connections)>,
+    /// Those beside the first that belong to the session.
+    joined: Vec<Connection>,
+    work: JoinSet<Happened>,
+    leave: CancellationToken,
+    /// Whether more were begun to be made.
+    grown: bool,
+    counts: ConnectionCounts,
+}
+
+/// A change that a session acts on.
+#[derive(Debug)]
+pub(super) enum LinkChange {
+    /// One more belongs to the session.
+    Made(Connection),
+    /// One less does.
+    Gone,
+}
+
+enum Happened {
+    /// So many are to be made.
+    Decided(Connections),
+    Joined(Connection, Stream),
+    /// One could not be made.
+    NotMade(String),
+    Lost(Connection),
+    /// The other side has ended the session.
+    Left(Connection),
+}
+
+impl Links {
+    pub(super) fn new(first: Connection, role: LinkRole) -> Self {
+        let counts = ConnectionCounts { asked: 1, made: 1, lost: 0 };
+        let (joined, work, leave) = (Vec::new(), JoinSet::new(), CancellationToken::new());
+        Self { first, role, agreed: None, joined, work, leave, grown: false, counts }
+    }
+
+    /// How many connections this side asks for, or grants to one that asks for `asked`.
+    pub(super) fn most(&self, asked: Connections) -> Connections {
+        match &self.role {
+            LinkRole::Makes(_, wish) => wish.at_most(&self.first),
+            LinkRole::Takes(most) => asked.min(*most),
+        }
+    }
+
+    /// Notes what was asked for a session and what the other side answered: the smaller number counts.
+    pub(super) fn agree(&mut self, session: SessionId, asked: Connections, granted: Connections) {
+        self.counts.asked = match &self.role {
+            LinkRole::Makes(_, ConnectionWish::Exactly(count)) => count.count(),
+            // It is decided when there is content to carry.
+            LinkRole::Makes(_, ConnectionWish::Auto) => 1,
+            LinkRole::Takes(_) => asked.count(),
+        };
+        self.agreed = Some((session, asked.min(granted)));
+    }
+
+    /// How many connections the session may have.
+    pub(super) fn agreed(&self) -> Connections {
+        self.agreed.map_or(Connections::ONE, |(_, agreed)| agreed)
+    }
+
+    /// Begins to make the connections that were agreed, on the side that does; once.
+    pub(super) fn grow(&mut self) {
+        let LinkRole::Makes(_, wish) = self.role else { return };
+        if self.agreed() == Connections::ONE || std::mem::replace(&mut self.grown, true) {
+            return;
+        }
+        let first = self.first.clone();
+        self.work.spawn(async move { Happened::Decided(wish.decide(&first).await) });
+    }
+
+    /// Takes a connection that is to join, if it may: it is another one, and there are fewer than agreed. The stream
+    /// of one that may not is reset.
+    pub(super) fn take(&mut self, connection: Connection, stream: Stream) {
+        let is_known = self.connections().any(|known| known.is_same(&connection));
+        let is_full = 1 + self.joined.len() >= self.agreed().count();
+        if matches!(self.role, LinkRole::Makes(..)) || is_known || is_full {
+            return;
+        }
+        self.joined.push(connection.clone());
+        self.work.spawn(answer(connection, stream));
+    }
+
+    /// The next change. Dropped while it waits, it misses none.
+    pub(super) async fn next(&mut self) -> LinkChange {
+        loop {
+            match self.work.join_next().await {
+                Some(Ok(happened)) => {
+                    if let Some(change) = self.note(happened) {
+                        return change;
+                    }
+                }
+                // It panicked, which costs a connection at the most.
+                Some(Err(_)) => {}
+                None => return std::future::pending().await,
+            }
+        }
+    }
+
+    fn note(&mut self, happened: Happened) -> Option<LinkChange> {
+        match happened {
+            Happened::Decided(count) => {
+                self.make(count);
+                None
+            }
+            Happened::Joined(connection, stream) => {
+                if !self.joined.iter().any(|known| known.is_same(&connection)) {
+                    self.joined.push(connection.clone());
+                }
+                self.counts.made += 1;
+                self.work.spawn(watch(connection.clone(), stream, self.leave.clone()));
+                Some(LinkChange::Made(connection))
+            }
+            Happened::NotMade(why) => {
+                tracing::info!(why, "one more connection could not be made");
+                None
+            }
+            Happened::Lost(connection) => {
+                self.counts.lost += 1;
+                self.forget(&connection)
+            }
+            Happened::Left(connection) => self.forget(&connection),
+        }
+    }
+
+    fn forget(&mut self, connection: &Connection) -> Option<LinkChange> {
+        self.joined.retain(|known| !known.is_same(connection));
+        Some(LinkChange::Gone)
+    }
+
+    fn make(&mut self, wanted: Connections) {
+        let (LinkRole::Makes(node, _), Some((session, agreed))) = (&self.role, self.agreed) else { return };
+        self.counts.asked = wanted.count();
+        for _ in 1..wanted.min(agreed).count() {
+            let (node, first, leave) = (node.clone(), self.first.clone(), self.leave.clone());
+            self.work.spawn(async move {
+                tokio::select! {
+                    joined = join(&node, &first, session) => joined.unwrap_or_else(Happened::NotMade),
+                    () = leave.cancelled() => Happened::NotMade("the session has ended".into()),
+                }
+            });
+        }
+    }
+
+    fn connections(&self) -> impl Iterator<Item = &Connection> {
+        [&self.first].into_iter().chain(&self.joined)
+    }
+
+    /// How many there were.
+    pub(super) fn counts(&self) -> ConnectionCounts {
+        self.counts
+    }
+
+    /// Lets go of all but the first, within a bounded time; the side that made them closes them.
+    pub(super) async fn leave(&mut self) {
+        self.leave.cancel();
+        let (makes, joined) = (matches!(self.role, LinkRole::Makes(..)), std::mem::take(&mut self.joined));
+        let farewell = async {
+            while self.work.join_next().await.is_some() {}
+            if makes {
+                join_all(joined.iter().map(Connection::close)).await;
+            }
+        };
+        // The session has ended either way.
+        let _ = timeout(LAST_WORDS, farewell).await;
+    }
+}
+
+/// Makes one more connection, over the address of the first.
+async fn join(node: &Node, first: &Connection, session: SessionId) -> Result<Happened, String> {
+    let dialed = node.dial(first.peer(), vec![first.remote_address().clone()]).await;
+    let connection = dialed.map_err(|error| error.to_string())?;
+    let asked = timeout(JOIN_LIMIT, ask_to_join(&connection, session)).await;
+    match asked.unwrap_or_else(|_| Err(format!("no answer within {HELLO_TIMEOUT_S} s"))) {
+        Ok(stream) => Ok(Happened::Joined(connection, stream)),
+        Err(why) => {
+            connection.close().await;
+            Err(why)
+        }
+    }
+}
+
+async fn ask_to_join(connection: &Connection, session: SessionId) -> Result<Stream, String> {
+    let mut stream = connection.open_stream().await.map_err(|error| error.to_string())?;
+    let mut answer = [JOINED ^ 1];
+    let asked = async {
+        StreamKind::Join(session).write(&mut stream).await?;
+        stream.flush().await?;
+        stream.read_exact(&mut answer).await
+    };
+    asked.await.map_err(|error| format!("the peer did not take it: {error}"))?;
+    if answer == [JOINED] { Ok(stream) } else { Err("the peer answered something else".into()) }
+}
+
+/// Says that a connection was taken.
+async fn answer(connection: Connection, mut stream: Stream) -> Happened {
+    let said = async {
+        stream.write_all(&[JOINED]).await?;
+        stream.flush().await
+    };
+    match timeout(JOIN_LIMIT, said).await {
+        Ok(Ok(())) => Happened::Joined(connection, stream),
+        Ok(Err(_)) | Err(_) => Happened::Left(connection),
+    }
+}
+
+/// Waits until a connection does not belong to the session any more. One that the other side does not say it lets go
+/// of is lost.
+async fn watch(connection: Connection, mut stream: Stream, leave: CancellationToken) -> Happened {
+    let mut word = [0];
+    tokio::select! {
+        biased;
+        read = stream.read_exact(&mut word) => match read {
+            Ok(()) if word == [LEFT] => Happened::Left(connection),
+            Ok(()) | Err(_) => Happened::Lost(connection),
+        },
+        // Also when it has ended.
+        () = connection.silent() => {
+            connection.close().await;
+            Happened::Lost(connection)
+        }
+        () = leave.cancelled() => {
+            // The other side may be gone already.
+            let _ = say_left(&mut stream).await;
+            Happened::Left(connection)
+        }
+    }
+}
+
+async fn say_left(stream: &mut Stream) -> io::Result<()> {
+    stream.write_all(&[LEFT]).await?;
+    stream.close().await
+}

@@ -1,0 +1,273 @@
+//! A congestion controller that can be exchanged while its connection lives.
+
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use noq::congestion::{self, Bbr3Config, ControllerFactory, ControllerMetrics, Cubic, CubicConfig};
+use noq_proto::RttEstimator;
+
+use crate::settings::Controller;
+
+type Inner = Box<dyn congestion::Controller>;
+
+/// Makes a [`Switchable`] for each connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Switch(Controller);
+
+impl Switch {
+    pub(super) fn starting_with(controller: Controller) -> Self {
+        Self(controller)
+    }
+}
+
+impl ControllerFactory for Switch {
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Inner {
+        let inner = fresh(self.0, None, now, mtu);
+        Box::new(Switchable { inner, active: self.0, choice: Arc::new(Choice::new(self.0)), mtu })
+    }
+}
+
+/// The controller that somebody wants for one connection. It is in force from the next acknowledgement on; nothing can
+/// refuse it.
+#[derive(Debug)]
+pub(super) struct Choice(AtomicU8);
+
+impl Choice {
+    fn new(controller: Controller) -> Self {
+        Self(AtomicU8::new(code(controller)))
+    }
+
+    pub(super) fn want(&self, controller: Controller) {
+        self.0.store(code(controller), Ordering::Relaxed);
+    }
+
+    pub(super) fn wanted(&self) -> Controller {
+        decode(self.0.load(Ordering::Relaxed))
+    }
+
+    /// The choice of a living connection.
+    pub(super) fn of(connection: &noq::Connection) -> Option<Arc<Self>> {
+        let controller = connection.congestion_state(noq::PathId::ZERO)?;
+        let switchable = controller.into_any().downcast::<Switchable>().ok()?;
+        Some(switchable.choice)
+    }
+}
+
+fn code(controller: Controller) -> u8 {
+    match controller {
+        Controller::Cubic => 0,
+        Controller::Bbr => 1,
+    }
+}
+
+fn decode(code: u8) -> Controller {
+    if code == 0 { Controller::Cubic } else { Controller::Bbr }
+}
+
+/// Passes everything on to the controller that is active, and exchanges it when another one is wanted.
+#[derive(Debug)]
+struct Switchable {
+    inner: Inner,
+    active: Controller,
+    choice: Arc<Choice>,
+    mtu: u16,
+}
+
+impl Switchable {
+    fn exchange_if_wanted(&mut self, now: Instant) {
+        let wanted = self.choice.wanted();
+        if wanted == self.active {
+            return;
+        }
+        let window = self.inner.window();
+        let grown = (window > self.inner.initial_window()).then_some(window);
+        self.inner = fresh(wanted, grown, now, self.mtu);
+        self.active = wanted;
+    }
+}
+
+/// A controller that starts from the library's first window, or goes on from one that has `grown`.
+fn fresh(controller: Controller, grown: Option<u64>, now: Instant, mtu: u16) -> Inner {
+    match (controller, grown) {
+        (Controller::Cubic, None) => Arc::new(CubicConfig::default()).build(now, mtu),
+        (Controller::Cubic, Some(window)) => Box::new(cubic_from(window, now, mtu)),
+        (Controller::Bbr, None) => Arc::new(Bbr3Config::default()).build(now, mtu),
+        (Controller::Bbr, Some(window)) => {
+            let mut config = Bbr3Config::default();
+            config.initial_window(window);
+            Arc::new(config).build(now, mtu)
+        }
+    }
+}
+
+/// Slow start would double a window that already fits the path. One loss, taken at the window that CUBIC cuts to
+/// `window`, puts it into congestion avoidance there.
+fn cubic_from(window: u64, now: Instant, mtu: u16) -> Cubic {
+    let mut config = CubicConfig::default();
+    config.initial_window(window / 7 * 10);
+    let mut cubic = Cubic::new(Arc::new(config), now, mtu);
+    congestion::Controller::on_congestion_event(&mut cubic, now, now, false, true, 0, 0);
+    cubic
+}
+
+impl congestion::Controller for Switchable {
+    fn on_sent(&mut self, now: Instant, bytes: u64, largest: u64) {
+        self.inner.on_sent(now, bytes, largest);
+    }
+
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, number: u64) {
+        self.inner.on_packet_sent(now, bytes, number);
+    }
+
+    fn on_cwnd_limited(&mut self) {
+        self.inner.on_cwnd_limited();
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        number: u64,
+        app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        self.exchange_if_wanted(now);
+        self.inner.on_ack(now, sent, bytes, number, app_limited, rtt);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest: Option<u64>) {
+        self.inner.on_end_acks(now, in_flight, app_limited, largest);
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        persistent: bool,
+        ecn: bool,
+        lost_bytes: u64,
+        largest_lost: u64,
+    ) {
+        self.inner.on_congestion_event(now, sent, persistent, ecn, lost_bytes, largest_lost);
+    }
+
+    fn on_packet_lost(&mut self, bytes: u16, number: u64, now: Instant) {
+        self.inner.on_packet_lost(bytes, number, now);
+    }
+
+    fn on_spurious_congestion_event(&mut self) {
+        self.inner.on_spurious_congestion_event();
+    }
+
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.mtu = mtu;
+        self.inner.on_mtu_update(mtu);
+    }
+
+    fn on_ack_frequency_update(&mut self, threshold: u64, max_delay: Duration) {
+        self.inner.on_ack_frequency_update(threshold, max_delay);
+    }
+
+    fn window(&self) -> u64 {
+        self.inner.window()
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        self.inner.metrics()
+    }
+
+    fn clone_box(&self) -> Inner {
+        let (inner, choice) = (self.inner.clone_box(), self.choice.clone());
+        Box::new(Self { inner, active: self.active, choice, mtu: self.mtu })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.inner.initial_window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use congestion::Controller as _;
+
+    use super::*;
+
+    const MTU: u16 = 1_452;
+
+    fn switchable(controller: Controller) -> Switchable {
+        let inner = fresh(controller, None, Instant::now(), MTU);
+        Switchable { inner, active: controller, choice: Arc::new(Choice::new(controller)), mtu: MTU }
+    }
+
+    fn exchange(switchable: &mut Switchable, controller: Controller) {
+        switchable.choice.want(controller);
+        switchable.exchange_if_wanted(Instant::now());
+        assert_eq!(switchable.active, controller);
+    }
+
+    #[test]
+    fn a_window_that_has_grown_is_carried_over_without_a_second_slow_start() {
+        let mut switchable = switchable(Controller::Cubic);
+        let grown = 10_000_000;
+        switchable.inner = Box::new(Grown(grown));
+        exchange(&mut switchable, Controller::Bbr);
+        assert_eq!(switchable.window(), grown);
+        switchable.inner = Box::new(Grown(grown));
+        exchange(&mut switchable, Controller::Cubic);
+        assert!(grown - switchable.window() < u64::from(MTU), "{}", switchable.window());
+        assert_eq!(switchable.metrics().ssthresh, Some(switchable.window()));
+    }
+
+    #[test]
+    fn a_window_that_has_not_grown_starts_slowly_again() {
+        let mut switchable = switchable(Controller::Bbr);
+        exchange(&mut switchable, Controller::Cubic);
+        assert_eq!(switchable.window(), switchable.initial_window());
+        assert_eq!(switchable.metrics().ssthresh, Some(u64::MAX));
+    }
+
+    #[test]
+    fn all_copies_of_a_controller_obey_the_same_choice() {
+        let switchable = switchable(Controller::Cubic);
+        let copy = switchable.clone_box().into_any().downcast::<Switchable>().unwrap();
+        switchable.choice.want(Controller::Bbr);
+        assert_eq!(copy.choice.wanted(), Controller::Bbr);
+    }
+
+    /// A controller whose window has grown.
+    #[derive(Debug)]
+    struct Grown(u64);
+
+    impl congestion::Controller for Grown {
+        fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: bool, _: u64, _: u64) {}
+
+        fn on_mtu_update(&mut self, _: u16) {}
+
+        fn window(&self) -> u64 {
+            self.0
+        }
+
+        fn clone_box(&self) -> Inner {
+            Box::new(Self(self.0))
+        }
+
+        fn initial_window(&self) -> u64 {
+            12_000
+        }
+
+        fn into_any(self: Box<Self>) -> Box<dyn Any> {
+            self
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The channels as whole transports, over loopback.
+
+mod pair;
+mod settings;
+mod streams;
