@@ -51,33 +51,30 @@ impl Exit {
 
     pub(crate) fn of_session(error: &SessionError) -> Self {
         match error {
-            SessionError::Stopped(Stop { reason, .. }) => match reason {
-                Reason::Interrupted => Self::Interrupted,
-                Reason::NoSpace
-                | Reason::ReadOnly
-                | Reason::RemovalLimit
-                | Reason::EmptySource
-                | Reason::OtherSource
-                | Reason::Unavailable => Self::Guard,
-                Reason::NotAdmitted | Reason::Declined | Reason::Busy => Self::Unreachable,
-                Reason::Version | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
-            },
-            SessionError::Refused(Stop { reason, .. }) => match reason {
-                Reason::NoSpace
-                | Reason::ReadOnly
-                | Reason::RemovalLimit
-                | Reason::EmptySource
-                | Reason::OtherSource
-                | Reason::Unavailable => Self::Guard,
-                Reason::NotAdmitted | Reason::Declined | Reason::Version | Reason::Busy => Self::Unreachable,
-                Reason::Interrupted | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
-            },
+            SessionError::Stopped(Stop { reason, .. }) => Self::of_reason(*reason, true),
+            SessionError::Refused(Stop { reason, .. }) => Self::of_reason(*reason, false),
             SessionError::Violation(_) => Self::Failed,
             SessionError::Timeout { awaited, .. } | SessionError::Lost { awaited, .. } => match *awaited {
                 // The hello of the side that was dialed.
                 "offer" | "ask" => Self::Unreachable,
                 _ => Self::Failed,
             },
+        }
+    }
+
+    /// Why a session was stopped: by this side, or by the other.
+    fn of_reason(reason: Reason, is_own: bool) -> Self {
+        match reason {
+            Reason::Interrupted if is_own => Self::Interrupted,
+            Reason::Version if is_own => Self::Failed,
+            Reason::NoSpace
+            | Reason::ReadOnly
+            | Reason::RemovalLimit
+            | Reason::EmptySource
+            | Reason::OtherSource
+            | Reason::Unavailable => Self::Guard,
+            Reason::NotAdmitted | Reason::Declined | Reason::Version | Reason::Busy => Self::Unreachable,
+            Reason::Interrupted | Reason::Violation | Reason::Timeout | Reason::Internal => Self::Failed,
         }
     }
 
