@@ -93,17 +93,17 @@ impl Rebuilds {
 pub(super) struct Rebuilt {
     pub(super) entry: Arc<Entry>,
     pub(super) file: Rebuild,
-    pieces: Mutex<Pieces>,
+    outstanding: Mutex<Outstanding>,
     /// Pieces that were asked for and are not stored.
     missing: AtomicU64,
 }
 
 /// What is awaited of a file, by offset.
 #[derive(Debug, Default)]
-struct Pieces {
-    /// The length of those that were asked for and have not begun to come.
+struct Outstanding {
+    /// The length of pieces that were asked for and have not begun to come.
     asked: BTreeMap<u64, u64>,
-    /// The length of those on which a stream works, and whether they came on another one meanwhile.
+    /// The length of pieces on which a stream works, and whether they came on another one meanwhile.
     coming: BTreeMap<u64, (u64, bool)>,
     /// The length of groups whose chunks were asked for and not heard.
     lists: BTreeMap<u64, u64>,
@@ -113,26 +113,26 @@ struct Pieces {
 
 impl Rebuilt {
     fn new(entry: Arc<Entry>, file: Rebuild) -> Self {
-        Self { entry, file, pieces: Mutex::default(), missing: AtomicU64::new(0) }
+        Self { entry, file, outstanding: Mutex::default(), missing: AtomicU64::new(0) }
     }
 
     fn ask(&self, needs: &Needs) {
         self.missing.fetch_add(needs.pieces.len() as u64, Ordering::AcqRel);
-        let mut pieces = self.pieces();
-        pieces.asked.extend(needs.pieces.iter().map(|piece| (piece.first, piece.count)));
-        pieces.lists.extend(needs.lists.iter().map(|list| (list.first, list.count)));
+        let mut outstanding = self.outstanding();
+        outstanding.asked.extend(needs.pieces.iter().map(|piece| (piece.first, piece.count)));
+        outstanding.lists.extend(needs.lists.iter().map(|list| (list.first, list.count)));
     }
 
     /// Whether a piece was asked for and has not come; the caller then stores it.
     pub(super) fn claim(&self, piece: Run) -> bool {
-        let mut pieces = self.pieces();
-        if pieces.asked.get(&piece.first) == Some(&piece.count) {
-            pieces.asked.remove(&piece.first);
-            pieces.coming.insert(piece.first, (piece.count, false));
+        let mut outstanding = self.outstanding();
+        if outstanding.asked.get(&piece.first) == Some(&piece.count) {
+            outstanding.asked.remove(&piece.first);
+            outstanding.coming.insert(piece.first, (piece.count, false));
             return true;
         }
         if let Some((_, again)) =
-            pieces.coming.get_mut(&piece.first).filter(|(count, _)| *count == piece.count)
+            outstanding.coming.get_mut(&piece.first).filter(|(count, _)| *count == piece.count)
         {
             *again = true;
         }
@@ -141,35 +141,35 @@ impl Rebuilt {
 
     /// Gives a claimed piece back: it must come again. Says whether it was passed over meanwhile.
     pub(super) fn release(&self, piece: Run) -> bool {
-        let mut pieces = self.pieces();
-        pieces.asked.insert(piece.first, piece.count);
-        pieces.coming.remove(&piece.first).is_some_and(|(_, again)| again)
+        let mut outstanding = self.outstanding();
+        outstanding.asked.insert(piece.first, piece.count);
+        outstanding.coming.remove(&piece.first).is_some_and(|(_, again)| again)
     }
 
     /// Whether the recipe was not heard yet. It may come again after a connection was lost; of what comes twice one is
     /// kept, so that a sender can't fill the memory while an old version is cut.
     pub(super) fn awaits_recipe(&self) -> bool {
-        !self.pieces().is_described
+        !self.outstanding().is_described
     }
 
     /// Notes that the recipe was heard; says whether for the first time.
     pub(super) fn hear_recipe(&self) -> bool {
-        !std::mem::replace(&mut self.pieces().is_described, true)
+        !std::mem::replace(&mut self.outstanding().is_described, true)
     }
 
     /// Whether the chunks of a group were asked for and not heard yet.
     pub(super) fn awaits_list(&self, group: Run) -> bool {
-        self.pieces().lists.get(&group.first) == Some(&group.count)
+        self.outstanding().lists.get(&group.first) == Some(&group.count)
     }
 
     /// Notes that the chunks of the group at an offset were heard; says whether for the first time.
     pub(super) fn hear_list(&self, offset: u64) -> bool {
-        self.pieces().lists.remove(&offset).is_some()
+        self.outstanding().lists.remove(&offset).is_some()
     }
 
     /// Notes that a claimed piece is stored and checked; says whether it was the last of those asked for.
     pub(super) fn is_last_stored(&self, piece: Run) -> bool {
-        self.pieces().coming.remove(&piece.first);
+        self.outstanding().coming.remove(&piece.first);
         self.missing.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
@@ -177,8 +177,8 @@ impl Rebuilt {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    fn pieces(&self) -> MutexGuard<'_, Pieces> {
-        lock(&self.pieces)
+    fn outstanding(&self) -> MutexGuard<'_, Outstanding> {
+        lock(&self.outstanding)
     }
 }
 
