@@ -78,11 +78,11 @@ impl Bench {
         let mut setup = self.setup(adapter, &source, target.root(), scratch.path())?;
         let mut least_bytes = source.summary.bytes;
         if scenario.has_copy() {
-            self.run(adapter, &mut setup)?;
-            least_bytes = self.diverge(scenario, &setup, adapter)?;
+            self.run(&mut setup)?;
+            least_bytes = self.diverge(scenario, &setup)?;
             setup.again = true;
         }
-        let timing = self.run(adapter, &mut setup)?;
+        let timing = self.run(&mut setup)?;
         let is_copy = is_copy(&source.tree, &setup.copy(), adapter)?;
         let measured = measured(&source, least_bytes, timing);
         target.close()?;
@@ -92,8 +92,8 @@ impl Bench {
 
     /// Makes the source and its copy differ as `scenario` says, whatever the tool left in them; returns the bytes
     /// that have to travel then.
-    fn diverge(&self, scenario: Scenario, setup: &Setup, adapter: &Adapter) -> Result<u64, ToolsError> {
-        let sidecars = patterns(&[adapter.sidecars]);
+    fn diverge(&self, scenario: Scenario, setup: &Setup) -> Result<u64, ToolsError> {
+        let sidecars = patterns(&[setup.adapter.sidecars]);
         let apply =
             |divergence: Divergence| divergence.apply(self.seed, &setup.source, &setup.copy(), &sidecars);
         let summary = scenario.divergence().map(apply).transpose()?;
@@ -124,15 +124,15 @@ impl Bench {
 
     /// Runs one session from the start of its server to the end of both, over a route of its own, of which
     /// `setup` learns.
-    fn run(&self, adapter: &Adapter, setup: &mut Setup) -> Result<Timing, ToolsError> {
+    fn run(&self, setup: &mut Setup) -> Result<Timing, ToolsError> {
         let route = self.place.join()?;
         setup.address = route.address(SERVER);
         setup.port = free_port()?;
         let began = Instant::now();
-        let server = adapter.server.map(|server| start(server(setup)?, &route, setup)).transpose()?;
+        let server = setup.adapter.server.map(|server| start(server(setup)?, &route, setup)).transpose()?;
         let prepare_s = began.elapsed().as_secs_f64();
         let said = server.as_ref().map_or("", |(_, _, said)| said);
-        let commands = (adapter.commands)(setup, said)?;
+        let commands = (setup.adapter.commands)(setup, said)?;
         let began = Instant::now();
         let mut timed = End::start(&route, SERVER.other(), commands, &setup.scratch.join("timed.log"))?;
         timed.wait(self.limit)?;
