@@ -17,8 +17,8 @@ use ketch_protocol::{
     limits::{ATTRIBUTE_BYTES, BLOCK_BYTES, LEVELS, RECIPE_GROUPS, VERSION, WINDOW_BYTES},
     manifest::EntryId,
     message::{
-        Batch, Connections, Message, Offer, Policy, Propose, Removal, RemovalLimit, Root, Run, Selection,
-        SessionId, Settled, TargetView, Totals, Want, encode,
+        Batch, Connections, Message, Policy, Propose, Removal, RemovalLimit, Root, Run, Selection, SessionId,
+        Settled, TargetView, Totals, Want, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem, Reason},
@@ -30,7 +30,7 @@ use ketch_protocol::{
 
 use crate::{
     hostile_sync::{ask, come, place, refused, still_serves},
-    peer::{Control, PlayedReceiver},
+    peer::{Control, PlayedReceiver, plain_offer},
     serving::{Serving, write},
     wire::{bytes, directory, file, frame, manifest, manifest_end, number, varint, whole},
 };
@@ -60,15 +60,7 @@ async fn proposed(comer: &PlayedReceiver, target: &str, policy: Policy) -> (Cont
     control.say(&Message::Propose(propose)).await;
     let asked = control.hear_until(|message| if let Message::Ask(ask) = message { Some(ask) } else { None });
     let view = asked.await.target;
-    control
-        .say(&Message::Offer(Offer {
-            version: VERSION,
-            estimate: None,
-            connections,
-            congestion: None,
-            disk: None,
-        }))
-        .await;
+    control.say(&Message::Offer(plain_offer())).await;
     (control, view)
 }
 

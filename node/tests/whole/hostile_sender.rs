@@ -12,12 +12,12 @@ use ketch::swarm::TransportKind::{self, Quic, Tcp};
 use ketch_protocol::{
     hash::Hasher,
     limits::{BATCH_ENTRIES, BLOCK_BYTES, RANGE_BYTES, WHOLE_BYTES, WINDOW_ENTRIES},
-    message::{Connections, Message, Offer, SessionId, Totals},
+    message::{Message, Offer, SessionId, Totals},
     problem::Reason,
 };
 
 use crate::{
-    peer::PlayedSender,
+    peer::{PlayedSender, plain_offer},
     place::Place,
     process::Ended,
     wire::{
@@ -183,13 +183,7 @@ async fn what_is_no_message_is_refused() {
 
 #[tokio::test]
 async fn messages_out_of_turn_are_refused() {
-    let offer = ketch_protocol::message::encode(&Message::Offer(Offer {
-        version: 1,
-        estimate: None,
-        connections: Connections::ONE,
-        congestion: None,
-        disk: None,
-    }));
+    let offer = ketch_protocol::message::encode(&Message::Offer(Offer { version: 1, ..plain_offer() }));
     is_violation("two offers", &offer, "\"offer\" came while waiting for manifest").await;
     is_violation("farewell", &frame(&bytes(10, b"")), "\"farewell\" came while").await;
     is_violation("the receiver's words", &frame(&bytes(9, b"")), "\"done\" came while").await;
@@ -346,16 +340,7 @@ async fn sizes_that_no_disk_has_are_refused_before_anything_is_written() {
 
     let mut sender = PlayedSender::meet(&guarded.0, Tcp, &[]).await;
     let estimate = Some(Totals { entries: 1, bytes: u64::MAX, problems: 0 });
-    sender
-        .control
-        .say(&Message::Offer(Offer {
-            version: 1,
-            estimate,
-            connections: Connections::ONE,
-            congestion: None,
-            disk: None,
-        }))
-        .await;
+    sender.control.say(&Message::Offer(Offer { version: 1, estimate, ..plain_offer() })).await;
     assert_named("an estimate", &sender.refused(Reason::NoSpace).await, 5, "no space left");
     guarded.assert_visible(&[]);
 }
@@ -364,16 +349,7 @@ async fn sizes_that_no_disk_has_are_refused_before_anything_is_written() {
 async fn another_version_is_named() {
     let guarded = Guarded::new();
     let mut sender = PlayedSender::meet(&guarded.0, Quic, &[]).await;
-    sender
-        .control
-        .say(&Message::Offer(Offer {
-            version: 2,
-            estimate: None,
-            connections: Connections::ONE,
-            congestion: None,
-            disk: None,
-        }))
-        .await;
+    sender.control.say(&Message::Offer(Offer { version: 2, ..plain_offer() })).await;
     assert_named(
         "version",
         &sender.refused(Reason::Version).await,

@@ -15,16 +15,15 @@ use ketch_protocol::{
     limits::VERSION,
     manifest::{Entry, EntryId, EntryKind, Timestamp},
     message::{
-        Ask, Batch, Claim, Connections, Expand, List, Message, Offer, Parts, Place as SharePlace, Policy,
-        Propose, Removal, RemovalLimit, Run, Secret, Selection, SessionId, ShareName, TargetView, Want,
-        encode,
+        Ask, Batch, Claim, Connections, Expand, List, Message, Parts, Place as SharePlace, Policy, Propose,
+        Removal, RemovalLimit, Run, Secret, Selection, SessionId, ShareName, TargetView, Want, encode,
     },
     path::EntryPath,
     problem::Reason,
 };
 
 use crate::{
-    peer::{Control, PlayedReceiver},
+    peer::{Control, PlayedReceiver, plain_offer},
     serving::{Serving, write},
     wire::{file, manifest, manifest_end, symlink as link, whole},
 };
@@ -150,15 +149,7 @@ async fn proposed(comer: &PlayedReceiver, target: &str, session: SessionId) -> C
     control.say(&Message::Propose(propose)).await;
     let asked = control.hear_until(|message| if let Message::Ask(ask) = message { Some(ask) } else { None });
     assert_eq!(asked.await.claim, Claim::Proposed);
-    control
-        .say(&Message::Offer(Offer {
-            version: VERSION,
-            estimate: None,
-            connections: Connections::ONE,
-            congestion: None,
-            disk: None,
-        }))
-        .await;
+    control.say(&Message::Offer(plain_offer())).await;
     control
 }
 

@@ -98,15 +98,7 @@ impl PlayedSender {
     }
 
     pub(crate) async fn offer(&mut self) {
-        self.control
-            .say(&Message::Offer(Offer {
-                version: VERSION,
-                estimate: None,
-                connections: Connections::ONE,
-                congestion: None,
-                disk: None,
-            }))
-            .await;
+        self.control.say(&Message::Offer(plain_offer())).await;
     }
 
     /// Waits until the receiver has heard the offer: what is closed at once may take its last words along.
@@ -149,6 +141,11 @@ impl PlayedSender {
     pub(crate) async fn end(self) -> Ended {
         self.receiver.end().await
     }
+}
+
+/// The offer of a sender that has counted nothing and takes one connection.
+pub(crate) fn plain_offer() -> Offer {
+    Offer { version: VERSION, estimate: None, connections: Connections::ONE, congestion: None, disk: None }
 }
 
 /// The test as a receiver that meets a real `ketch send`.
