@@ -18,11 +18,14 @@ mod serve;
 mod sync;
 mod undo;
 
-use std::{hint::black_box, io::Write as _, path::PathBuf, process::ExitCode, thread::available_parallelism};
+use std::{
+    hint::black_box, io::Write as _, path::PathBuf, process::ExitCode, sync::Arc,
+    thread::available_parallelism, time::SystemTime,
+};
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use ketch::{identity, state::StateFolder, swarm::Keypair};
+use ketch::{identity, index::Indexes, state::StateFolder, swarm::Keypair};
 use tokio::{
     runtime::Runtime,
     signal::unix::{SignalKind, signal},
@@ -115,6 +118,13 @@ fn locate_state(explicit: Option<PathBuf>) -> anyhow::Result<StateFolder> {
 
 fn load_identity(state: &StateFolder) -> anyhow::Result<Keypair> {
     Ok(identity::load_or_create(state)?)
+}
+
+/// What is remembered of trees, without those that were not used for long.
+fn open_indexes(state: &StateFolder) -> Arc<Indexes> {
+    let indexes = Indexes::new(state);
+    indexes.forget_unused(SystemTime::now());
+    Arc::new(indexes)
 }
 
 /// Cancelled by the first Ctrl-C or SIGTERM; the second one ends the process at once.

@@ -7,7 +7,7 @@ use ketch_protocol::{hash::ContentHash, manifest::Timestamp, path::EntryPath};
 
 use super::{
     Shared, StatKey,
-    key::compare,
+    key::{compare, path_of},
     record::Record,
     store::{Pair, Reading, StoreError, Walk},
 };
@@ -23,8 +23,9 @@ pub struct Reader {
     gone: Gone,
 }
 
-/// Files that an index knows and a scan did not meet, to be given to [`super::Changes::gone`]: only of a scan
-/// without a filter, and of a root that is what it was, or what is left out now is read again later.
+/// Files that an index knows and a reader was not asked for, to be given to [`super::Changes::gone`]: after a scan only
+/// of one without a filter, and of a root that is what it was, or what is left out now is read again later; else only
+/// those that [are gone](Gone::retain).
 #[derive(Debug, Default)]
 pub struct Gone {
     pub(super) keys: Vec<Box<[u8]>>,
@@ -126,6 +127,12 @@ impl Gone {
     /// Whether none are.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// Keeps the paths of which `is_gone` says so.
+    pub fn retain(&mut self, is_gone: impl Fn(&EntryPath) -> bool) {
+        // A key that is no path is of no file.
+        self.keys.retain(|key| path_of(key).is_none_or(|path| is_gone(&path)));
     }
 
     fn add(&mut self, key: &[u8]) {

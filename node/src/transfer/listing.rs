@@ -30,7 +30,7 @@ pub(super) struct Listed {
 pub(super) fn list(tree: KnownTree) -> mpsc::Receiver<Result<Listed, SourceError>> {
     let (batches, listed) = mpsc::channel(BATCHES_AHEAD);
     tokio::task::spawn_blocking(move || {
-        let scan = match tree.list() {
+        let mut scan = match tree.list() {
             Ok(scan) => scan,
             Err(error) => {
                 // The session has ended if nobody takes it.
@@ -39,7 +39,7 @@ pub(super) fn list(tree: KnownTree) -> mpsc::Receiver<Result<Listed, SourceError
             }
         };
         let missing = tree.missing().into_iter().map(Found::Problem);
-        let mut found = scan.chain(missing);
+        let mut found = scan.by_ref().chain(missing);
         let mut most_entries = FIRST_ENTRIES;
         while let Some(batch) = next_batch(&mut found, most_entries) {
             most_entries = BATCH_ENTRIES.min(2 * most_entries);
@@ -47,6 +47,7 @@ pub(super) fn list(tree: KnownTree) -> mpsc::Receiver<Result<Listed, SourceError
                 return;
             }
         }
+        tree.note_scanned(scan);
     });
     listed
 }

@@ -183,7 +183,7 @@ impl Reading {
     pub(super) fn new(tree: &KnownTree, compressor: Option<Compressor>) -> Self {
         Self {
             source: tree.source.clone(),
-            recorder: tree.recorder(),
+            recorder: Some(tree.recorder()),
             compressor,
             plain: Vec::new(),
             files: Vec::new(),

@@ -77,7 +77,7 @@ pub(super) enum Denial {
 impl Judge {
     async fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
         match self {
-            Self::Offer(judge) => judge.admit(ask),
+            Self::Offer(judge) => judge.admit(ask).await,
             Self::Shares(judge) => judge.admit(ask).await,
             Self::Proposed(tree) => Ok(Admission { tree: tree.clone(), estimate: None, disk: None }),
         }

@@ -236,7 +236,7 @@ fn indexes(folder: &Path) -> Indexes {
 }
 
 fn open_index(indexes: &Indexes, root: &Path) -> Index {
-    indexes.open(&Source::open_root(root).unwrap().root().unwrap().unwrap())
+    indexes.open(Source::open_root(root).unwrap().tree_name())
 }
 
 /// Reads every file and records what it holds, as if `at` were the time.

@@ -4,9 +4,12 @@ use std::{
     fs::{self, File},
     os::unix::fs::symlink,
     path::Path,
+    sync::Arc,
 };
 
 use ketch::{
+    index::Indexes,
+    state::StateFolder,
     swarm::{
         Inbound, Keypair, Node, NodeOptions,
         TransportKind::{self, Quic, Tcp},
@@ -27,6 +30,7 @@ use crate::{
 async fn receive_after(place: &Place, ticket: &str, change: impl FnOnce()) -> Report {
     let (node, mut inbound): (Node, Inbound) =
         Node::start(Keypair::generate_ed25519(), NodeOptions::default()).await.unwrap();
+    let state = StateFolder::locate(Some(place.path("receiver")), |_| None).unwrap();
     let request = ReceiveRequest {
         ticket: parse(ticket),
         destination: place.target(),
@@ -34,6 +38,7 @@ async fn receive_after(place: &Place, ticket: &str, change: impl FnOnce()) -> Re
         transport: None,
         connections: ConnectionWish::Auto,
         consent: Consent::Pending,
+        indexes: Arc::new(Indexes::new(&state)),
     };
     let (events, mut told) = mpsc::channel(16);
     let answer = async {
