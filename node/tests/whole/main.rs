@@ -26,6 +26,7 @@ mod process;
 mod rebooted;
 mod rebuilt;
 mod reported;
+mod resumed;
 mod serving;
 mod settling;
 mod sync;
