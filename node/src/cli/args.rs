@@ -139,6 +139,10 @@ pub(crate) struct Receive {
     #[arg(long)]
     pub(crate) overwrite: bool,
 
+    /// Compare files by their content, whatever is known of them
+    #[arg(long)]
+    pub(crate) checksum: bool,
+
     /// What must survive a power cut when it exits
     #[arg(long, value_enum, default_value_t = DurabilityName::Session)]
     pub(crate) durability: DurabilityName,

@@ -14,7 +14,7 @@ use ketch::{
     tree,
     trust::{Ticket, ticket::TICKET_CHARACTERS},
 };
-use ketch_protocol::message::Consent;
+use ketch_protocol::message::{Consent, Hashes};
 use tokio::sync::mpsc;
 
 use super::{
@@ -56,6 +56,7 @@ fn request(command: &args::Receive, ticket: Ticket, indexes: Arc<Indexes>) -> Re
             handling: tree::Handling::receiving(command.overwrite),
             durability: command.durability.into(),
         },
+        hashes: if command.checksum { Hashes::Read } else { Hashes::Known },
         transport: command.transport,
         connections: command.connections,
         consent: if ask { Consent::Pending } else { Consent::Given },

@@ -130,7 +130,7 @@ impl Gone {
     }
 
     /// Keeps the paths of which `is_gone` says so.
-    pub fn retain(&mut self, is_gone: impl Fn(&EntryPath) -> bool) {
+    pub fn retain(&mut self, mut is_gone: impl FnMut(&EntryPath) -> bool) {
         // A key that is no path is of no file.
         self.keys.retain(|key| path_of(key).is_none_or(|path| is_gone(&path)));
     }

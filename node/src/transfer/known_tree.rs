@@ -101,13 +101,11 @@ impl KnownTree {
     }
 
     /// All that crosses by a ticket: what is sent, or the target that it goes into. Where that is empty, nothing that
-    /// is known of either is of use.
-    pub(super) fn by_ticket(source: Source, indexes: &Indexes, target: TargetView) -> Self {
+    /// is known of either is of use, whatever `hashes` says.
+    pub(super) fn by_ticket(source: Source, indexes: &Indexes, target: TargetView, hashes: Hashes) -> Self {
         let (index, hashes) = match target {
             TargetView::Empty => (indexes.begin(source.tree_name()), Hashes::Read),
-            TargetView::Occupied | TargetView::Comparable => {
-                (indexes.open(source.tree_name()), Hashes::Known)
-            }
+            TargetView::Occupied | TargetView::Comparable => (indexes.open(source.tree_name()), hashes),
         };
         let selection = Selection { hashes, ..Selection::default() };
         Self::new(source, index, selection, Means::Ticket)
@@ -354,8 +352,13 @@ pub enum OpenError {
 mod tests {
     use std::{fs, path::Path};
 
+    use ketch_protocol::{hash::ContentHash, manifest::Timestamp};
+
     use super::*;
-    use crate::state::StateFolder;
+    use crate::{
+        index::{Seen, StatKey},
+        state::StateFolder,
+    };
 
     fn indexes(folder: &Path) -> Indexes {
         Indexes::new(&StateFolder::locate(Some(folder.join("state")), |_| None).unwrap())
@@ -406,6 +409,45 @@ mod tests {
         fs::remove_file(root.join("a")).unwrap();
         compare(&open(folder.path(), &indexes, &[]));
         assert!(!knows_any(&tree));
+    }
+
+    /// Has its index know of a file, whatever is there.
+    fn record(tree: &KnownTree, name: &str) {
+        let (mtime, ctime, at) = (Timestamp::default(), Timestamp::default(), now());
+        let seen = Seen { stat: StatKey { size: 1, mtime, ctime, inode: 1 }, at };
+        let path = EntryPath::parse(name.as_bytes()).unwrap();
+        tree.recorder().read(&path, seen, ContentHash::of_nothing());
+    }
+
+    fn by_ticket(folder: &Path, indexes: &Indexes, target: TargetView) -> KnownTree {
+        let root = HeldDirectory::open(&folder.join("tree")).unwrap();
+        KnownTree::by_ticket(Source::of_root(&root).unwrap(), indexes, target, Hashes::Known)
+    }
+
+    #[test]
+    fn of_what_a_ticket_does_not_list_only_what_is_gone_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, indexes) = (folder.path().join("tree"), indexes(folder.path()));
+        fs::create_dir(&root).unwrap();
+        let first = by_ticket(folder.path(), &indexes, TargetView::Empty);
+        assert!(first.reader().is_none(), "an empty target has nothing to be known");
+        ["a", "b/x", "c/x"].iter().for_each(|name| record(&first, name));
+        first.fold(Ended::Complete(None));
+        drop(first);
+        fs::create_dir(root.join("c")).unwrap();
+        ["a", "b", "c/x"].iter().for_each(|name| fs::write(root.join(name), "").unwrap());
+
+        let next = by_ticket(folder.path(), &indexes, TargetView::Occupied);
+        next.note_unlisted(next.reader().unwrap());
+        next.fold(Ended::Complete(None));
+
+        let mut left = Vec::new();
+        let mut known = next.reader().unwrap().gone();
+        known.retain(|path| {
+            left.push(path.to_string());
+            true
+        });
+        assert_eq!(left, ["a", "c/x"]);
     }
 
     #[test]

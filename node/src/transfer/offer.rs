@@ -8,7 +8,7 @@ use std::{
 };
 
 use ketch_protocol::{
-    message::{Ask, Claim, Connections, Counts, TargetView, Totals},
+    message::{Ask, Claim, Connections, Counts, Hashes, TargetView, Totals},
     problem::Reason,
     session::SessionError,
 };
@@ -224,7 +224,7 @@ impl Judge {
     pub(super) async fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
         self.reserve(ask).map_err(|error| Denial::Silent(error.to_string()))?;
         let (source, indexes, target) = (self.source.clone(), Arc::clone(&self.indexes), ask.target);
-        let tree = blocking(move || KnownTree::by_ticket(source, &indexes, target)).await;
+        let tree = blocking(move || KnownTree::by_ticket(source, &indexes, target, Hashes::Known)).await;
         Ok(Admission { tree, estimate: self.estimate.get().copied(), disk: None })
     }
 

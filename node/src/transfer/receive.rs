@@ -4,7 +4,7 @@ use std::{error::Error as _, path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Claim, Connections, Consent, Message, Policy, Selection, TargetView},
+    message::{Ask, Claim, Connections, Consent, Hashes, Message, Policy, Selection, TargetView},
     session::Stop,
 };
 use tokio::{sync::mpsc, time::timeout};
@@ -42,6 +42,8 @@ pub struct ReceiveRequest {
     pub destination: PathBuf,
     /// How it is stored.
     pub options: tree::Options,
+    /// Which hashes of stored files count: those that are known, or only such as are made now.
+    pub hashes: Hashes,
     /// Over what; either when not given.
     pub transport: Option<TransportKind>,
     /// How many connections carry it.
@@ -94,7 +96,7 @@ pub async fn receive(
 }
 
 async fn open_target(request: &ReceiveRequest) -> Result<OpenTarget, ReceiveError> {
-    let (destination, options) = (request.destination.clone(), request.options);
+    let (destination, options, hashes) = (request.destination.clone(), request.options, request.hashes);
     let indexes = Arc::clone(&request.indexes);
     super::blocking(move || {
         let target = Target::open(&destination, options)?;
@@ -102,7 +104,7 @@ async fn open_target(request: &ReceiveRequest) -> Result<OpenTarget, ReceiveErro
         let view = if unused { TargetView::Empty } else { TargetView::Occupied };
         let free_bytes = target.free_bytes().map_err(ReceiveError::LookAtTarget)?;
         let own = HeldDirectory::open(&destination).map_err(ReceiveError::LookAtTarget)?;
-        let own = KnownTree::by_ticket(Source::of_root(&own)?, &indexes, view);
+        let own = KnownTree::by_ticket(Source::of_root(&own)?, &indexes, view, hashes);
         let doing = Doing::Store(Arc::new(Store::known(target, Some(own.clone()), true)));
         Ok(OpenTarget { doing, view, free_bytes, own: Some(own) })
     })

@@ -17,7 +17,10 @@ use ketch::{
     transfer::{self, ConnectionWish, Event, ReceiveRequest, Report},
     tree::{Durability, Handling, Options, PRIVATE_FOLDER},
 };
-use ketch_protocol::{message::Consent, session::receiver::Answer};
+use ketch_protocol::{
+    message::{Consent, Hashes},
+    session::receiver::Answer,
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +38,7 @@ async fn receive_after(place: &Place, ticket: &str, change: impl FnOnce()) -> Re
         ticket: parse(ticket),
         destination: place.target(),
         options: Options { handling: Handling::receiving(false), durability: Durability::None },
+        hashes: Hashes::Known,
         transport: None,
         connections: ConnectionWish::Auto,
         consent: Consent::Pending,

@@ -117,7 +117,7 @@ async fn receive_again(place: &Place, operands: &[&Path], options: &[&str]) -> (
 }
 
 #[tokio::test]
-async fn a_whole_copy_is_not_read_again_under_any_ticket() {
+async fn a_whole_copy_is_not_read_again_under_any_ticket_unless_it_is_asked_for() {
     let (place, operands) = place_with_much().await;
     let operands = operands.each_ref().map(PathBuf::as_path);
     place.cross(Tcp, &operands, &[], &[]).await;
@@ -129,6 +129,11 @@ async fn a_whole_copy_is_not_read_again_under_any_ticket() {
         assert!(read.into_iter().all(|read| read <= BESIDE_BYTES), "{read:?} bytes were read");
     }
     place.assert_equal();
+
+    let (asked, read) = receive_again(&place, &operands, &["--checksum"]).await;
+    let (found, all) = (number(&asked.expect(0).event("done"), "found_bytes"), bytes_in(&place.source()));
+    assert_eq!(found, all);
+    assert!(read.into_iter().all(|read| read >= all), "{read:?} bytes were read");
 }
 
 /// Replaces the content of a file by as many other bytes, and puts its mtime back.

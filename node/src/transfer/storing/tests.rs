@@ -3,7 +3,7 @@ use std::{fs, path::Path};
 use futures::FutureExt as _;
 use ketch_protocol::{
     limits::WHOLE_BYTES,
-    message::TargetView,
+    message::{Hashes, TargetView},
     record::compressed::Compressor,
     session::sender::{Job as Wish, Wanted},
 };
@@ -23,7 +23,7 @@ use crate::{
 /// What crosses into an empty target, with a state folder in `folder`.
 fn offered(source: Source, folder: &Path) -> KnownTree {
     let state = StateFolder::locate(Some(folder.join("state")), |_| None).unwrap();
-    KnownTree::by_ticket(source, &Indexes::new(&state), TargetView::Empty)
+    KnownTree::by_ticket(source, &Indexes::new(&state), TargetView::Empty, Hashes::Known)
 }
 
 #[test]
