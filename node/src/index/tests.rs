@@ -190,6 +190,18 @@ fn files_that_are_gone_are_forgotten() {
 }
 
 #[test]
+fn what_was_just_asked_for_is_told_again() {
+    let setting = Setting::new();
+    let index = setting.open();
+    read(&index, 0..2);
+    index.fold(&Changes::default());
+    let mut reader = index.reader(LATER);
+    let told = [0, 0, 1, 1, 0].map(|number| reader.hash_of(&path(number), &stat(number)));
+    assert_eq!(told, [Some(hash(0)), Some(hash(0)), Some(hash(1)), Some(hash(1)), None]);
+    assert!(reader.gone().is_empty());
+}
+
+#[test]
 fn of_what_a_reader_was_not_asked_for_only_what_is_gone_is_forgotten() {
     let setting = Setting::new();
     let index = setting.open();
