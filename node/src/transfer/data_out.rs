@@ -16,7 +16,10 @@ use ketch_protocol::{
     message::{Compression, SessionId},
     record::compressed::Compressor,
 };
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{Semaphore, SetOnce},
+    time::timeout,
+};
 
 use super::{
     BLOCKS_AT_A_TIME, Layout, blocking,
@@ -35,11 +38,27 @@ use crate::swarm::{Connection, Multiaddr, Stream, TransportKind, address::is_loo
 /// its round trip and a core keeps up.
 const SLOW_ROUND_TRIP: Duration = Duration::from_millis(5);
 
-/// Bytes that the data streams of a session have read.
+/// What the data streams of a session have done.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
+    /// Bytes that were read and sent.
     pub(super) content: AtomicU64,
+    /// Bytes that were read for their hash.
     pub(super) digest: AtomicU64,
+    /// Set once the first block was given to its connection.
+    begun: SetOnce<()>,
+}
+
+impl Moved {
+    /// Resolves once the first block was given to its connection.
+    pub(super) async fn begun(&self) {
+        self.begun.wait().await;
+    }
+
+    fn begin(&self) {
+        // The first block of any stream counts.
+        let _ = self.begun.set(());
+    }
 }
 
 /// Streams that share a bundle on the first connection of a session. Over QUIC a stream has a window of 1 MiB (a
@@ -285,7 +304,9 @@ impl Carrying {
             let read = lock(&self.reading).fill(self.block.renew())?;
             self.moved.content.fetch_add(read.content, Ordering::Relaxed);
             self.moved.digest.fetch_add(read.digest, Ordering::Relaxed);
-            if !self.block.write_now(&mut self.content)? || !self.begin_next_now() {
+            let is_written = self.block.write_now(&mut self.content)?;
+            self.moved.begin();
+            if !is_written || !self.begin_next_now() {
                 break;
             }
         }

@@ -109,6 +109,7 @@ pub(super) struct Sending {
     catalogued: Option<oneshot::Receiver<Input>>,
     list_complete: bool,
     listed: Totals,
+    lead: Lead,
     moved: Arc<Moved>,
     began: Instant,
     /// From when the report counts: the beginning, or the receiver's consent.
@@ -121,6 +122,18 @@ pub(super) struct Sending {
     preview: bool,
     pace: Pace,
     channel: ChannelReport,
+}
+
+/// Whether more may be listed. What is listed first is sent first: a path that is slow at first takes many round trips to
+/// carry the manifest of a large tree, and the content would wait behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lead {
+    /// Nothing was listed yet that has content to be read.
+    Open,
+    /// There is something to be read, and nothing more is listed until some of it is on its way.
+    Content,
+    /// Content is on its way.
+    Over,
 }
 
 /// What data streams are started with.
@@ -160,6 +173,7 @@ impl Sending {
             catalogued: None,
             list_complete: false,
             listed: Totals::default(),
+            lead: Lead::Open,
             moved: Arc::default(),
             began,
             started: began,
@@ -219,7 +233,8 @@ impl Sending {
             if let Some(ending) = self.act(&mut line).await {
                 break ending;
             }
-            let may_list = self.sender.room() >= BATCH_ENTRIES as u64 && !line.is_full();
+            let may_say = self.lead != Lead::Content && !line.is_full();
+            let may_list = self.sender.room() >= BATCH_ENTRIES as u64 && may_say;
             let input = tokio::select! {
                 message = line.next() => match message {
                     Ok(message) => {
@@ -234,7 +249,11 @@ impl Sending {
                 },
                 listed = next_listed(&mut self.listing), if may_list => self.hear_listed(listed),
                 made = catalogue_made(&mut self.catalogued) => self.hear_catalogued(made),
-                () = std::future::ready(()), if self.sender.may_announce() && !line.is_full() => Input::Room,
+                () = std::future::ready(()), if self.sender.may_announce() && may_say => Input::Room,
+                () = self.moved.begun(), if self.lead == Lead::Content => {
+                    self.lead = Lead::Over;
+                    continue;
+                }
                 Some(ended) = self.streams.join_next() => {
                     match ended.unwrap_or_else(|failed| DataEnd::Broken(Broken(failed.to_string()))) {
                         DataEnd::Closed => {}
@@ -289,6 +308,9 @@ impl Sending {
                     Action::Read(jobs) => {
                         self.links.grow();
                         self.queue.push(jobs);
+                        if self.lead == Lead::Open {
+                            self.lead = Lead::Content;
+                        }
                     }
                     Action::Report(problem) => {
                         self.unsettled.note(&problem);
