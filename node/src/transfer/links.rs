@@ -97,12 +97,14 @@ impl Links {
         self.agreed.map_or(Connections::ONE, |(_, agreed)| agreed)
     }
 
-    /// Begins to make the connections that were agreed, on the side that does; once.
-    pub(super) fn grow(&mut self) {
+    /// Begins to make the connections that were agreed, on the side that does, once they are worth it for so much
+    /// content; once.
+    pub(super) fn grow(&mut self, content_bytes: u64) {
         let LinkRole::Makes(_, wish) = self.role else { return };
-        if self.agreed() == Connections::ONE || std::mem::replace(&mut self.grown, true) {
+        if self.grown || self.agreed() == Connections::ONE || !wish.deserves_more(content_bytes) {
             return;
         }
+        self.grown = true;
         let first = self.first.clone();
         self.work.spawn(async move { Happened::Decided(wish.decide(&first).await) });
     }

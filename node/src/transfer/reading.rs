@@ -25,6 +25,10 @@ use crate::{
     tree::{Extent, Source, SourceFile},
 };
 
+/// A stream's first block ends behind the file with which it has so many bytes, and each that follows may have twice as
+/// many as the one before: a block may cross as one frame, of which nothing can be read before all has come.
+const FIRST_BLOCK_BYTES: usize = 4 * 1024;
+
 /// What a hole reads as.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
@@ -43,6 +47,8 @@ pub(super) struct Reading {
     bytes: Vec<(Arc<LargeFile>, Run, BytesOf)>,
     open: Option<Open>,
     describing: Option<Describing>,
+    /// A block ends behind the segment with which it has so many bytes.
+    block_bytes: usize,
     /// What was just read, on its way to the hash and into a block.
     scratch: Vec<u8>,
 }
@@ -190,6 +196,7 @@ impl Reading {
             bytes: Vec::new(),
             open: None,
             describing: None,
+            block_bytes: FIRST_BLOCK_BYTES,
             scratch: Vec::new(),
         }
     }
@@ -240,11 +247,17 @@ impl Reading {
         put.map(|()| read)
     }
 
-    /// Appends segments to `block` until it has about [`BLOCK_BYTES`] of content or the portion is done.
+    /// Appends segments to `block` until it has about [`BLOCK_BYTES`] of content, or fewer at first, or the portion is
+    /// done.
     /// What can't be read costs its own segment. Says how much was read.
     fn fill_plain(&mut self, block: &mut Vec<u8>) -> Read {
         let mut read = Read::default();
+        let full = self.block_bytes;
+        self.block_bytes = BLOCK_BYTES.min(2 * full);
         loop {
+            if self.open.is_none() && block.len() >= full {
+                return read;
+            }
             if let Some(open) = &mut self.open {
                 let before = open.read - open.skipped;
                 let step = open.read_into(block, &mut self.scratch, &self.source);

@@ -87,6 +87,8 @@ pub(super) struct Receiving {
     changes: Vec<(Change, EntryPath)>,
     pace: Pace,
     links: Links,
+    /// How much content the sender counted before, if it did.
+    estimated_bytes: u64,
     /// What session, and how many connections, this side asked for, if it did.
     asked: Option<(SessionId, Connections)>,
     channel: ChannelReport,
@@ -225,6 +227,7 @@ impl Receiving {
             find_moves: false,
             own: None,
             own_entries: 0,
+            estimated_bytes: 0,
             own_root: None,
             waiting: 0,
             heard: Heard::default(),
@@ -420,7 +423,8 @@ impl Receiving {
                     Action::Consult { complete } => self.consult(complete).await,
                     Action::Plan { first, entries } => {
                         if self.doing.store().is_some() {
-                            self.links.grow();
+                            let (listed, _) = self.receiver.listed();
+                            self.links.grow(listed.bytes.max(self.estimated_bytes));
                         }
                         self.order(Order::Plan { first, entries });
                     }
@@ -442,6 +446,7 @@ impl Receiving {
             self.links.agree(session, connections, offer.connections);
         }
         self.channel.peer = offer.congestion;
+        self.estimated_bytes = offer.estimate.map_or(0, |estimate| estimate.bytes);
         let too_much = offer.estimate.filter(|estimate| estimate.bytes > self.free_bytes);
         if let (TargetView::Empty, Some(estimate)) = (self.view, too_much) {
             let detail = format!("{} bytes are offered, {} are free", estimate.bytes, self.free_bytes);

@@ -306,7 +306,7 @@ impl Sending {
                     Action::List => self.listing = self.tree.clone().map(list),
                     Action::Catalogue => self.start_catalogue(),
                     Action::Read(jobs) => {
-                        self.links.grow();
+                        self.links.grow(self.listed.bytes);
                         self.queue.push(jobs);
                         if self.lead == Lead::Open {
                             self.lead = Lead::Content;

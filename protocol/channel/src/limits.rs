@@ -16,6 +16,15 @@ pub const YAMUX_STREAMS: usize = OPEN_STREAMS + 64;
 /// Streams that were opened and not answered, at most; more wait. The peer's library may drop those beyond.
 pub(crate) const UNANSWERED_STREAMS: usize = 256;
 
+/// First congestion window of a QUIC connection, in bytes: what may be sent before anything is known of the path. The
+/// specification has ten packets as a rule (RFC 9002, 7.2); 32 are what the most used servers on the web begin with, take
+/// 30 ms of 10 Mbit/s, and spare a long path more than one round trip.
+pub(crate) const QUIC_FIRST_WINDOW_BYTES: u64 = 32 * 1_200;
+
+/// Time in which a first window is sent. The library would spread it over a round trip, of which it knows nothing but
+/// that a third of a second is usual.
+pub(crate) const QUIC_FIRST_WINDOW_TIME: Duration = Duration::from_millis(10);
+
 /// Largest receive window of one stream over TCP, in bytes: 1 Gbit/s takes 17.6 MB at a round trip of 141 ms.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
 
@@ -32,6 +41,21 @@ pub(crate) const FRAME_BYTES: usize = 64 * 1024;
 
 /// Bytes of frames that wait to be sealed and sent, at most; streams wait with more. As much again is on its way.
 pub(crate) const WRITE_BUFFER_BYTES: usize = 128 * 1024;
+
+/// How long less than [`PACKET_BYTES`] waits for more behind what was sent last: what streams say at the beginning of a
+/// connection comes within it.
+pub(crate) const GATHER_TIME: Duration = Duration::from_millis(2);
+
+/// What fills a packet, in bytes, once it is sealed.
+pub(crate) const PACKET_BYTES: usize = 1_200;
+
+/// What is sealed by itself at the beginning of a connection, in bytes: it fills a packet of a path of 1,500 bytes, of
+/// which IPv4, TCP with timestamps and TLS take 74.
+pub(crate) const SMALL_WRITE_BYTES: usize = 1_426;
+
+/// How much of a connection is sealed so, in bytes: what two round trips carry. After that a dozen packets come at once,
+/// which is what TLS seals together at most.
+pub(crate) const SMALL_WRITES_BYTES: u64 = 48 * 1024;
 
 /// Content of up to this many bytes is gathered, as a buffer of its own would cost more than the copy.
 pub(crate) const GATHERED_BYTES: usize = 4 * 1024;

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Violation,
-    frame::{ACK, FIN, Header, Kind, RST, SYN},
+    frame::{ACK, FIN, HEADER_BYTES, Header, Kind, RST, SYN},
     inbox::{Chunk, Inbox, Spares},
     window::{Budget, FIRST_WINDOW_BYTES, ReceiveWindow},
 };
@@ -511,6 +511,20 @@ impl Core {
                 wake(&mut state.writer);
             }
         }
+    }
+
+    /// About how many bytes wait to be sent, and may: the peer measures how soon a ping is answered.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        let Outgoing { frames, owing, refused, pong, .. } = &self.outgoing;
+        match pong {
+            Some(_) => 0,
+            None => frames.len() + HEADER_BYTES * (owing.len() + refused.len()),
+        }
+    }
+
+    /// The shortest round trip that was measured.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.shortest
     }
 
     /// Says to the peer what a stream owes it.

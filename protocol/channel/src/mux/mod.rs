@@ -1,11 +1,12 @@
 //! Many streams on one ordered connection, by yamux (<https://github.com/hashicorp/yamux/blob/master/spec.md>).
 //!
 //! `core` decides and knows no socket; `inbox` and `window` are its parts, `frame` the bytes. [`Multiplexer`] moves bytes
-//! between it and the connection below, and [`Stream`] between it and whoever uses a stream. Decision 0017 says why it is
-//! our own.
+//! between it and the connection below, in few packets (`gathering`), and [`Stream`] between it and whoever uses a stream.
+//! Decision 0017 says why it is our own.
 
 mod core;
 mod frame;
+mod gathering;
 mod inbox;
 mod stream;
 #[cfg(test)]
@@ -27,9 +28,13 @@ use tokio::time::Instant;
 use self::{
     core::{Content, Core, End, Heard},
     frame::{HEADER_BYTES, Header, Kind},
+    gathering::Gathering,
     inbox::Chunk,
 };
-use crate::{limits::FRAMES_PER_TURN, setup::describe};
+use crate::{
+    limits::{FRAMES_PER_TURN, SMALL_WRITE_BYTES, SMALL_WRITES_BYTES},
+    setup::describe,
+};
 
 pub(crate) use self::core::Role;
 pub(crate) use stream::Stream;
@@ -66,6 +71,8 @@ pub(crate) struct Multiplexer<C> {
     shared: Shared,
     incoming: Incoming,
     outgoing: Outgoing,
+    gathering: Gathering,
+    written_bytes: u64,
     acceptor: Option<Waker>,
     /// Whether goodbye was said and nothing more is read.
     is_closing: bool,
@@ -124,6 +131,14 @@ impl Outgoing {
         }
     }
 
+    /// What is written next, behind `written_bytes`. Each write is sealed by itself, and nothing of it can be read before
+    /// all has come: at first, when few packets go at once, each is to bring something.
+    fn next(&self, written_bytes: u64) -> &[u8] {
+        let left = self.left();
+        let most = if written_bytes < SMALL_WRITES_BYTES { SMALL_WRITE_BYTES } else { left.len() };
+        &left[..left.len().min(most)]
+    }
+
     /// Takes what is to be sent next; whether there is anything.
     fn refill(&mut self, shared: &Shared, now: Duration) -> bool {
         self.control.clear();
@@ -142,6 +157,8 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
             shared: Shared(Arc::new(Mutex::new(Core::new(role)))),
             incoming: Incoming::START,
             outgoing: Outgoing::default(),
+            gathering: Gathering::default(),
+            written_bytes: 0,
             acceptor: None,
             is_closing: false,
         }
@@ -162,7 +179,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
                 }
             }
             // Answers to what was read, unless the connection takes no more anyway.
-            if !is_written || !self.outgoing.refill(&self.shared, self.began.elapsed()) {
+            if !is_written || !self.refill(context) {
                 return Ok(());
             }
         }
@@ -172,17 +189,20 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
     fn write(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
         loop {
             while !self.outgoing.left().is_empty() {
-                let Poll::Ready(written) = Pin::new(&mut self.io).poll_write(context, self.outgoing.left())
-                else {
+                let next = self.outgoing.next(self.written_bytes);
+                let Poll::Ready(written) = Pin::new(&mut self.io).poll_write(context, next) else {
                     return Ok(false);
                 };
                 match written? {
                     0 => return Err(io::ErrorKind::WriteZero.into()),
-                    bytes => self.outgoing.done += bytes,
+                    bytes => {
+                        self.outgoing.done += bytes;
+                        self.written_bytes += bytes as u64;
+                    }
                 }
                 self.outgoing.needs_flush = true;
             }
-            if !self.outgoing.refill(&self.shared, self.began.elapsed()) {
+            if !self.refill(context) {
                 break;
             }
         }
@@ -192,6 +212,22 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
             self.outgoing.needs_flush = false;
         }
         Ok(true)
+    }
+
+    /// Takes what is to be sent next, unless it is little and may wait for more; whether there is anything.
+    fn refill(&mut self, context: &mut Context<'_>) -> bool {
+        let (waiting_bytes, round_trip) = {
+            let core = self.shared.core();
+            (core.waiting_bytes(), core.round_trip())
+        };
+        if !self.is_closing && self.gathering.holds(waiting_bytes, round_trip, context) {
+            return false;
+        }
+        let is_filled = self.outgoing.refill(&self.shared, self.began.elapsed());
+        if is_filled {
+            self.gathering.note_sent();
+        }
+        is_filled
     }
 
     /// Reads some frames.

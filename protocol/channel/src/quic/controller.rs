@@ -12,7 +12,13 @@ use std::{
 use noq::congestion::{self, Bbr3Config, ControllerFactory, ControllerMetrics, Cubic, CubicConfig};
 use noq_proto::RttEstimator;
 
-use crate::settings::Controller;
+use crate::{
+    limits::{QUIC_FIRST_WINDOW_BYTES, QUIC_FIRST_WINDOW_TIME},
+    settings::Controller,
+};
+
+/// Bytes a second.
+const FIRST_WINDOW_RATE: u64 = QUIC_FIRST_WINDOW_BYTES * 1_000 / QUIC_FIRST_WINDOW_TIME.as_millis() as u64;
 
 type Inner = Box<dyn congestion::Controller>;
 
@@ -92,15 +98,18 @@ impl Switchable {
     }
 }
 
-/// A controller that starts from the library's first window, or goes on from one that has `grown`.
+/// A controller that starts from the first window, or goes on from one that has `grown`.
 fn fresh(controller: Controller, grown: Option<u64>, now: Instant, mtu: u16) -> Inner {
     match (controller, grown) {
-        (Controller::Cubic, None) => Arc::new(CubicConfig::default()).build(now, mtu),
+        (Controller::Cubic, None) => {
+            let mut config = CubicConfig::default();
+            config.initial_window(QUIC_FIRST_WINDOW_BYTES);
+            Arc::new(config).build(now, mtu)
+        }
         (Controller::Cubic, Some(window)) => Box::new(cubic_from(window, now, mtu)),
-        (Controller::Bbr, None) => Arc::new(Bbr3Config::default()).build(now, mtu),
-        (Controller::Bbr, Some(window)) => {
+        (Controller::Bbr, grown) => {
             let mut config = Bbr3Config::default();
-            config.initial_window(window);
+            config.initial_window(grown.unwrap_or(QUIC_FIRST_WINDOW_BYTES));
             Arc::new(config).build(now, mtu)
         }
     }
@@ -179,8 +188,14 @@ impl congestion::Controller for Switchable {
         self.inner.window()
     }
 
+    /// A window that has not grown is sent almost at once, which RFC 9002 (7.7) allows for a first window.
     fn metrics(&self) -> ControllerMetrics {
-        self.inner.metrics()
+        let mut metrics = self.inner.metrics();
+        if metrics.congestion_window <= QUIC_FIRST_WINDOW_BYTES {
+            let rate = FIRST_WINDOW_RATE.max(metrics.pacing_rate.unwrap_or(0));
+            metrics.pacing_rate = Some(rate);
+        }
+        metrics
     }
 
     fn clone_box(&self) -> Inner {
@@ -235,6 +250,15 @@ mod tests {
         exchange(&mut switchable, Controller::Cubic);
         assert_eq!(switchable.window(), switchable.initial_window());
         assert_eq!(switchable.metrics().ssthresh, Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_first_window_is_sent_within_some_milliseconds_and_one_that_has_grown_is_spread() {
+        let mut switchable = switchable(Controller::Cubic);
+        assert_eq!(switchable.window(), QUIC_FIRST_WINDOW_BYTES);
+        assert_eq!(switchable.metrics().pacing_rate, Some(FIRST_WINDOW_RATE));
+        switchable.inner = Box::new(Grown(10_000_000));
+        assert_eq!(switchable.metrics().pacing_rate, None);
     }
 
     #[test]
