@@ -15,8 +15,9 @@ use crate::tree::{Found, Source, SourceError};
 const BATCHES_AHEAD: usize = 4;
 
 /// Entries of the first batch; each that follows has up to twice as many as the one before. A path that is slow at first
-/// takes round trips to carry a full batch, and only what is listed can be wanted.
-const FIRST_ENTRIES: usize = 64;
+/// takes round trips to carry a full batch, and only what is listed can be wanted. So many leave most of a first window to
+/// the content of the first file.
+const FIRST_ENTRIES: usize = 16;
 
 /// A batch of the manifest before it has ids.
 #[derive(Debug, Default)]

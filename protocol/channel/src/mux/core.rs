@@ -491,7 +491,6 @@ impl Core {
 
     /// Gives out what is to be sent now: first `control`, then `frames`, both of which must be empty.
     pub(super) fn collect(&mut self, control: &mut Vec<u8>, frames: &mut Vec<u8>, now: Duration) {
-        self.ask_round_trip(control, now);
         if let Some(length) = self.outgoing.pong.take() {
             control.extend(Header { kind: Kind::Ping, flags: ACK, stream: 0, length }.encode());
         }
@@ -504,6 +503,9 @@ impl Core {
         std::mem::swap(&mut self.outgoing.frames, frames);
         if std::mem::take(&mut self.outgoing.goodbye) {
             frames.extend(Header { kind: Kind::GoAway, flags: 0, stream: 0, length: 0 }.encode());
+        }
+        if !control.is_empty() || !frames.is_empty() {
+            self.ask_round_trip(control, now);
         }
         for id in self.outgoing.waiting.drain(..) {
             if let Some(state) = self.streams.get_mut(&id) {
@@ -544,6 +546,7 @@ impl Core {
         }
     }
 
+    /// Goes with something else: it is worth no packet of its own.
     fn ask_round_trip(&mut self, control: &mut Vec<u8>, now: Duration) {
         let RoundTrip { asked, next, count, .. } = &mut self.round_trip;
         if asked.is_some() || next.is_some_and(|next| now < next) {
