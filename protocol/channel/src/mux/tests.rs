@@ -24,11 +24,11 @@ use tokio::{
 };
 
 use super::{
-    Multiplexer, PROTOCOL, Role, Shared,
+    Multiplexer, Outgoing, PROTOCOL, Role, Shared,
     frame::{ACK, FIN, HEADER_BYTES, Header, Kind, RST, SYN},
     window::FIRST_WINDOW_BYTES,
 };
-use crate::limits::{UNREAD_BYTES, YAMUX_STREAMS};
+use crate::limits::{SMALL_WRITE_BYTES, SMALL_WRITES_BYTES, UNREAD_BYTES, YAMUX_STREAMS};
 
 /// Far above what anything here takes; it only keeps a failed test from hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -144,6 +144,15 @@ async fn echo(mut stream: SubstreamBox) {
     stream.read_to_end(&mut bytes).await.unwrap();
     stream.write_all(&bytes).await.unwrap();
     stream.close().await.unwrap();
+}
+
+#[test]
+fn what_is_written_first_is_cut_into_packets_and_the_rest_is_not() {
+    let outgoing = Outgoing { frames: vec![0; 10_000], ..Outgoing::default() };
+    assert_eq!(outgoing.next(0).len(), SMALL_WRITE_BYTES);
+    assert_eq!(outgoing.next(SMALL_WRITES_BYTES).len(), 10_000);
+    let few = Outgoing { frames: vec![0; 10], ..Outgoing::default() };
+    assert_eq!(few.next(0).len(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
