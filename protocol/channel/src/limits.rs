@@ -72,6 +72,21 @@ pub const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// whatever comes while the process does not read is lost.
 pub const UDP_BUFFER_BYTES: u32 = 8 * 1024 * 1024;
 
+/// Pieces that a read of a QUIC stream takes from its connection at once, at most. Each is what came in a datagram;
+/// these come to 45 to 200 kB, a part of a block.
+pub(crate) const QUIC_PIECES: usize = 32;
+
+/// Largest payload of a QUIC datagram, in bytes, where the way to the peer carries it: a packet costs the same
+/// whatever it holds. Ten of them, which is what the QUIC library sends at once, fill the 64 KiB of one system call.
+pub(crate) const QUIC_DATAGRAM_BYTES: u16 = 6_500;
+
+/// Least payload of a datagram that every path of QUIC carries, in bytes (RFC 9000, section 14).
+pub(crate) const QUIC_LEAST_DATAGRAM_BYTES: u16 = 1_200;
+
+/// Payload of a QUIC datagram that is tried on paths of which nothing is known, in bytes: that of Ethernet, less the
+/// headers of IPv6 and UDP.
+pub(crate) const QUIC_USUAL_DATAGRAM_BYTES: u16 = 1_452;
+
 /// Longest answer of the kernel about one socket, in bytes: it is some 400, and grows with new kernels.
 pub(crate) const DIAGNOSIS_BYTES: usize = 4 * 1024;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use libp2p_identity::Keypair;
 use noq::{
-    ClientConfig, EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt,
+    ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt,
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
 use noq_proto::HashedConnectionIdGenerator;
@@ -13,8 +13,9 @@ use ring::hmac;
 use super::controller::Switch;
 use crate::{
     limits::{
-        QUIC_CONNECTION_WINDOW_BYTES, QUIC_CONNECTION_WINDOW_MAX_BYTES, QUIC_IDLE_TIMEOUT, QUIC_INCOMING,
-        QUIC_INCOMING_BYTES, QUIC_KEEP_ALIVE, QUIC_STREAM_WINDOW_BYTES, QUIC_STREAMS,
+        QUIC_CONNECTION_WINDOW_BYTES, QUIC_CONNECTION_WINDOW_MAX_BYTES, QUIC_DATAGRAM_BYTES,
+        QUIC_IDLE_TIMEOUT, QUIC_INCOMING, QUIC_INCOMING_BYTES, QUIC_KEEP_ALIVE, QUIC_STREAM_WINDOW_BYTES,
+        QUIC_STREAMS,
     },
     settings::Controller,
     tls::{self, IdentityError},
@@ -24,8 +25,9 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Configs {
     pub(super) endpoint: EndpointConfig,
-    pub(super) client: ClientConfig,
+    client: ClientConfig,
     pub(super) server: ServerConfig,
+    transport: TransportConfig,
 }
 
 impl Configs {
@@ -34,12 +36,36 @@ impl Configs {
         let suite = "the first suite of our provider is AES-128-GCM, which seals QUIC's first packets";
         let client = QuicClientConfig::try_from(client).expect(suite);
         let server = QuicServerConfig::try_from(server).expect(suite);
-        let transport = Arc::new(transport(controller));
+        let transport = transport(controller);
         Ok(Self {
             endpoint: endpoint(identity),
-            client: client_config(client, transport.clone()),
-            server: server_config(server, transport),
+            client: ClientConfig::new(Arc::new(client)),
+            server: server_config(server, Arc::new(transport.clone())),
+            transport,
         })
+    }
+
+    /// For a dial along a way that carries datagrams of `largest` bytes.
+    pub(super) fn client(&self, largest: u16) -> ClientConfig {
+        let mut config = self.client.clone();
+        config.transport_config(self.transport_for(largest));
+        config
+    }
+
+    /// For an attempt from along such a way.
+    pub(super) fn server(&self, largest: u16) -> Arc<ServerConfig> {
+        let mut config = self.server.clone();
+        config.transport_config(self.transport_for(largest));
+        Arc::new(config)
+    }
+
+    /// Larger datagrams than the usual ones are tried before they are used, as all sizes are.
+    fn transport_for(&self, largest: u16) -> Arc<TransportConfig> {
+        let mut discovery = MtuDiscoveryConfig::default();
+        discovery.upper_bound(largest);
+        let mut transport = self.transport.clone();
+        transport.mtu_discovery_config(Some(discovery));
+        Arc::new(transport)
     }
 }
 
@@ -55,12 +81,7 @@ fn endpoint(identity: &Keypair) -> EndpointConfig {
         config.cid_generator(Arc::new(move || Box::new(HashedConnectionIdGenerator::from_key(key))));
     }
     config.supported_versions(vec![1]);
-    config
-}
-
-fn client_config(tls: QuicClientConfig, transport: Arc<TransportConfig>) -> ClientConfig {
-    let mut config = ClientConfig::new(Arc::new(tls));
-    config.transport_config(transport);
+    config.max_udp_payload_size(QUIC_DATAGRAM_BYTES).expect("more than every path carries");
     config
 }
 

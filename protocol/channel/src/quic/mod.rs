@@ -9,6 +9,7 @@ mod address;
 mod config;
 mod connection;
 mod controller;
+mod datagram;
 mod error;
 mod gauge;
 mod listener;

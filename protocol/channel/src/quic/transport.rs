@@ -16,12 +16,13 @@ use libp2p_core::{
     transport::{DialOpts, ListenerId, PortUse, TransportError, TransportEvent},
 };
 use libp2p_identity::{Keypair, PeerId};
-use noq::{Connection, Incoming, IncomingFuture};
+use noq::{Connecting, Connection, Incoming};
 
 use super::{
     address::{from_socket, to_socket},
     config::Configs,
     connection::{Muxer, established},
+    datagram::largest_datagram,
     error::lost,
     gauge::QuicGauge,
     listener::{Event, Listener},
@@ -49,7 +50,7 @@ pub(crate) struct QuicTransport {
     /// Sockets that only dial, IPv4 and IPv6, while no listener can be used.
     dialers: [Option<Bound>; 2],
     /// Peers whose connection is awaited where a hole is being punched for it.
-    punching: HashMap<SocketAddr, oneshot::Sender<IncomingFuture>>,
+    punching: HashMap<SocketAddr, oneshot::Sender<Connecting>>,
     gauges: Gauges,
     events: Vec<TransportEvent<Setup, SetupError>>,
     waker: Option<Waker>,
@@ -109,7 +110,8 @@ impl QuicTransport {
 
     fn connect(&mut self, remote: SocketAddr, port_use: PortUse) -> Result<Setup, SetupError> {
         let socket = self.dialing_socket(remote, port_use).map_err(failed)?;
-        let (client, properties) = (self.configs.client.clone(), socket.properties.clone());
+        let client = self.configs.client(largest_datagram(remote));
+        let properties = socket.properties.clone();
         let connecting = async move {
             // The specification forbids a server name: an unspecified address sends none.
             let connecting = socket.endpoint.connect_with(client, remote, "0.0.0.0");
@@ -181,7 +183,13 @@ impl QuicTransport {
         incoming: Incoming,
     ) -> Option<TransportEvent<Setup, SetupError>> {
         let remote = incoming.remote_address();
-        let mut attempt = incoming.into_future();
+        let mut attempt = match incoming.accept_with(self.configs.server(largest_datagram(remote))) {
+            Ok(attempt) => attempt,
+            Err(error) => {
+                tracing::debug!(%remote, %error, "an attempt to connect could not be taken");
+                return None;
+            }
+        };
         if let Some(waiting) = self.punching.remove(&remote) {
             match waiting.send(attempt) {
                 Ok(()) => return None,
