@@ -72,9 +72,9 @@ pub const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// whatever comes while the process does not read is lost.
 pub const UDP_BUFFER_BYTES: u32 = 8 * 1024 * 1024;
 
-/// Pieces that a read of a QUIC stream takes from its connection at once, at most. Each is what came in a datagram;
+/// Slices that a read of a QUIC stream takes from its connection at once, at most. Each is what came in a datagram;
 /// these come to 45 to 200 kB, a part of a block.
-pub(crate) const QUIC_PIECES: usize = 32;
+pub(crate) const QUIC_SLICES: usize = 32;
 
 /// Largest payload of a QUIC datagram, in bytes, where the way to the peer carries it: a packet costs the same
 /// whatever it holds. Ten of them, which is what the QUIC library sends at once, fill the 64 KiB of one system call.

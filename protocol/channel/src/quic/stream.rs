@@ -12,7 +12,7 @@ use futures::{AsyncRead, AsyncWrite};
 use noq::{ReadError, RecvStream, SendStream, VarInt, WriteError};
 
 use super::{error::lost, window::Window};
-use crate::limits::{QUIC_PIECES, QUIC_USUAL_DATAGRAM_BYTES};
+use crate::limits::{QUIC_SLICES, QUIC_USUAL_DATAGRAM_BYTES};
 
 /// Both directions of a stream. Closing it ends our direction; a stream that is dropped before that is reset, so
 /// that the peer never takes what it got for the whole.
@@ -28,7 +28,7 @@ pub(super) struct Stream {
 /// connection is free to go on.
 #[derive(Default)]
 struct Arrived {
-    pieces: Vec<Bytes>,
+    slices: Vec<Bytes>,
     /// The first that is not used up.
     next: usize,
 }
@@ -41,7 +41,7 @@ impl Stream {
 
 impl Arrived {
     fn is_empty(&self) -> bool {
-        self.next == self.pieces.len()
+        self.next == self.slices.len()
     }
 
     /// Takes about as much as a reader of `wanted` bytes needs; nothing at the end of the stream.
@@ -51,30 +51,30 @@ impl Arrived {
         receive: &mut RecvStream,
         wanted: usize,
     ) -> Poll<Result<(), ReadError>> {
-        let most = wanted.div_ceil(QUIC_USUAL_DATAGRAM_BYTES.into()).min(QUIC_PIECES);
+        let most = wanted.div_ceil(QUIC_USUAL_DATAGRAM_BYTES.into()).min(QUIC_SLICES);
         self.next = 0;
-        self.pieces.resize(most, Bytes::new());
-        let taken = pin!(receive.read_many_chunks(&mut self.pieces)).poll(context);
+        self.slices.resize(most, Bytes::new());
+        let taken = pin!(receive.read_many_chunks(&mut self.slices)).poll(context);
         let count = match &taken {
             Poll::Ready(Ok(Some(count))) => *count,
             Poll::Ready(Ok(None) | Err(_)) | Poll::Pending => 0,
         };
-        self.pieces.truncate(count);
+        self.slices.truncate(count);
         taken.map_ok(|_| ())
     }
 
     /// Copies as much as there is and fits; says how much.
     fn copy_to(&mut self, buffer: &mut [u8]) -> usize {
         let mut copied = 0;
-        while let Some(piece) = self.pieces.get_mut(self.next)
+        while let Some(slice) = self.slices.get_mut(self.next)
             && copied < buffer.len()
         {
-            let length = piece.len().min(buffer.len() - copied);
-            piece.copy_to_slice(&mut buffer[copied..copied + length]);
+            let length = slice.len().min(buffer.len() - copied);
+            slice.copy_to_slice(&mut buffer[copied..copied + length]);
             copied += length;
-            if piece.is_empty() {
+            if slice.is_empty() {
                 // Its datagram need not be kept any longer.
-                *piece = Bytes::new();
+                *slice = Bytes::new();
                 self.next += 1;
             }
         }
