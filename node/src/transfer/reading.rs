@@ -25,6 +25,12 @@ use crate::{
     tree::{Extent, Source, SourceFile},
 };
 
+/// Bytes of content by which a block may exceed [`BLOCK_BYTES`], so that no file of up to that length is cut in two.
+const EXCESS_BYTES: usize = 16 * 1024;
+
+/// Room in a block for what its segments begin and end with, beside their content.
+const FRAMING_BYTES: usize = 1024;
+
 /// What a hole reads as.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
@@ -135,15 +141,20 @@ impl Handle {
         offset: u64,
         source: &Source,
     ) -> Result<(), Problem> {
-        let read = self.file(source)?.read_at(bytes, offset).map_err(|error| {
-            Problem::new(entry.path.clone(), Cause::Unreadable, format_args!("reading: {error}"))
-        })?;
-        if read < bytes.len() {
-            let end = offset + read as u64;
-            let detail = format_args!("{} bytes were listed, it ends after {end}", entry.size());
-            return Err(Problem::new(entry.path.clone(), Cause::Changed, detail));
-        }
-        Ok(())
+        let wanted = bytes.len();
+        check_length(entry, offset, wanted, self.file(source)?.read_at(bytes, offset))
+    }
+
+    /// Appends `length` bytes from `offset` on to `block`; a problem when the file has fewer.
+    fn append_exactly(
+        &self,
+        entry: &Entry,
+        block: &mut Vec<u8>,
+        length: usize,
+        offset: u64,
+        source: &Source,
+    ) -> Result<(), Problem> {
+        check_length(entry, offset, length, self.file(source)?.append_at(block, length, offset))
     }
 
     /// Notes that a part was read, and says whether it was the last; a problem when the file has changed until
@@ -167,6 +178,19 @@ impl Handle {
             }
         }
     }
+}
+
+/// A problem when less was read from `offset` on than wanted.
+fn check_length(entry: &Entry, offset: u64, wanted: usize, read: io::Result<usize>) -> Result<(), Problem> {
+    let read = read.map_err(|error| {
+        Problem::new(entry.path.clone(), Cause::Unreadable, format_args!("reading: {error}"))
+    })?;
+    if read < wanted {
+        let end = offset + read as u64;
+        let detail = format_args!("{} bytes were listed, it ends after {end}", entry.size());
+        return Err(Problem::new(entry.path.clone(), Cause::Changed, detail));
+    }
+    Ok(())
 }
 
 /// What reading a part came to.
@@ -366,7 +390,11 @@ impl Open {
                     continue;
                 }
             };
-            let length = data.min(BLOCK_BYTES as u64) as usize;
+            let room = match self.need {
+                Need::Content => (BLOCK_BYTES - block.len()).max(EXCESS_BYTES),
+                Need::Digest => BLOCK_BYTES,
+            };
+            let length = data.min(room as u64) as usize;
             match self.need {
                 Need::Content => self.read_content(block, offset, length, source)?,
                 Need::Digest => {
@@ -396,13 +424,12 @@ impl Open {
         }
         put_block_length(block, length);
         let begin = block.len();
-        block.resize(begin + length, 0);
-        let bytes = &mut block[begin..];
-        if let Err(problem) = self.file.read_exactly(&self.entry, bytes, offset, source) {
+        make_room(block, length);
+        if let Err(problem) = self.file.append_exactly(&self.entry, block, length, offset, source) {
             block.truncate(before);
             return Err(problem);
         }
-        self.hasher.update(bytes);
+        self.hasher.update(&block[begin..]);
         Ok(())
     }
 
@@ -442,11 +469,43 @@ impl Open {
     }
 }
 
+/// Room for `length` more bytes. A block doubles until it holds all that it may, and no further: what is read goes as
+/// far as its memory.
+fn make_room(block: &mut Vec<u8>, length: usize) {
+    let needed = block.len() + length;
+    if needed > block.capacity() {
+        let doubled = (2 * block.capacity()).min(BLOCK_BYTES + EXCESS_BYTES + FRAMING_BYTES);
+        block.reserve_exact(doubled.max(needed) - block.len());
+    }
+}
+
 /// Takes the zeros of a hole into a hash.
 pub(super) fn hash_zeros(hasher: &mut Hasher, mut length: u64) {
     while length > 0 {
         let zeros = length.min(ZEROS.len() as u64);
         hasher.update(&ZEROS[..zeros as usize]);
         length -= zeros;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reading goes as far as a block's memory, so its memory must end with what it may hold.
+    #[test]
+    fn a_block_gets_no_more_memory_than_it_may_need() {
+        for length in [1, 1_000, EXCESS_BYTES, BLOCK_BYTES] {
+            let mut block = Vec::new();
+            while block.len() < BLOCK_BYTES {
+                block.extend_from_slice(&[0; 40]);
+                let length = length.min((BLOCK_BYTES.saturating_sub(block.len())).max(EXCESS_BYTES));
+                make_room(&mut block, length);
+                assert!(block.capacity() >= block.len() + length);
+                block.resize(block.len() + length, 0);
+            }
+            let most = BLOCK_BYTES + EXCESS_BYTES + FRAMING_BYTES;
+            assert!(block.capacity() <= most, "{} by {length}", block.capacity());
+        }
     }
 }

@@ -18,8 +18,9 @@ use ketch_protocol::{
     problem::{Cause, Problem},
 };
 use rustix::{
+    buffer::spare_capacity,
     fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, open, openat, statat},
-    io::Errno,
+    io::{Errno, pread},
 };
 
 use super::{
@@ -373,6 +374,23 @@ impl SourceFile {
     /// no longer than what was listed saves the call that finds the end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully_at(&self.file, buffer, offset)
+    }
+
+    /// Appends `length` bytes from `offset` on to `buffer`; fewer only at the end of the file. Says how many. Reading goes
+    /// as far as the buffer's memory, which is not zeroed first: one that has little more room than needed costs least.
+    pub fn append_at(&self, buffer: &mut Vec<u8>, length: usize, offset: u64) -> io::Result<usize> {
+        buffer.reserve(length);
+        let begin = buffer.len();
+        while buffer.len() < begin + length {
+            let place = offset + (buffer.len() - begin) as u64;
+            match pread(&self.file, spare_capacity(buffer), place) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        buffer.truncate(begin + length);
+        Ok(buffer.len() - begin)
     }
 
     /// What the bytes at `offset` are, of which there are `most`, at least 1.
