@@ -6,7 +6,6 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread::available_parallelism,
     time::Duration,
 };
 
@@ -20,6 +19,7 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     BLOCKS_AT_A_TIME, Layout, blocking,
+    crew::{Crew, file_threads},
     known_tree::KnownTree,
     ledger::{Excess, Ledger},
     lock,
@@ -48,7 +48,7 @@ pub(super) struct Moved {
 /// processor where there are fewer.
 pub(super) fn bundle_streams(transport: TransportKind) -> usize {
     match transport {
-        TransportKind::Tcp => available_parallelism().map_or(2, usize::from).clamp(2, 4),
+        TransportKind::Tcp => file_threads(),
         TransportKind::Quic => 8,
     }
 }
@@ -70,6 +70,8 @@ pub(super) struct DataOut {
     pub(super) session: SessionId,
     pub(super) layout: Layout,
     pub(super) queue: Arc<Queue>,
+    /// Who reads.
+    pub(super) crew: Crew,
     pub(super) tree: KnownTree,
     pub(super) moved: Arc<Moved>,
     /// How what is read crosses.
@@ -168,11 +170,13 @@ impl DataOut {
         let send = async {
             while carrying.begin_next().await {
                 let carried;
-                (carrying, carried) = blocking(move || {
-                    let carried = carrying.carry_blocks();
-                    (carrying, carried)
-                })
-                .await;
+                (carrying, carried) = self
+                    .crew
+                    .run(move || {
+                        let carried = carrying.carry_blocks();
+                        (carrying, carried)
+                    })
+                    .await;
                 carried?;
                 carrying.block.write(&mut carrying.content).await?;
             }

@@ -24,6 +24,7 @@ use super::{
     Layout,
     arrivals::{Router, SessionStream, SessionStreams},
     channel::ChannelReport,
+    crew::Crew,
     data_out::{DataEnd, DataOut, Moved, bundle_streams, bundle_streams_of_joined},
     event::{Change, Event, Progress, Report, Unsettled},
     known_tree::{Ended, KnownTree},
@@ -98,6 +99,8 @@ pub(super) struct Sending {
     /// Actions not yet carried out.
     actions: Vec<Action>,
     queue: Arc<Queue>,
+    /// Who reads for the data streams.
+    crew: Crew,
     streams: JoinSet<DataEnd>,
     links: Links,
     /// Where connections that join are announced, on the side that is dialed.
@@ -151,6 +154,7 @@ impl Sending {
             sender: Sender::default(),
             actions: Vec::new(),
             queue: Arc::default(),
+            crew: Crew::default(),
             streams: JoinSet::new(),
             links,
             router: None,
@@ -426,6 +430,7 @@ impl Sending {
                 session,
                 layout: self.layout,
                 queue: Arc::clone(&self.queue),
+                crew: self.crew.clone(),
                 tree: tree.clone(),
                 moved: Arc::clone(&self.moved),
                 compression,

@@ -17,6 +17,7 @@ use ketch_protocol::{
 };
 
 use super::{
+    crew::Crew,
     event::Progress,
     known_tree::{KnownTree, is_excluded, is_protected},
     rebuilding::{Job, Rebuilds},
@@ -31,6 +32,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) target: Target,
+    /// Who stores what data streams bring.
+    pub(super) crew: Crew,
     /// What is remembered of the target; `None` of what comes by a ticket.
     known: Option<KnownTree>,
     /// Whether a changed file is made from its old version where that pays.
@@ -53,8 +56,8 @@ impl Store {
     /// Of a sync.
     pub(super) fn known(target: Target, known: Option<KnownTree>, delta: bool) -> Self {
         let (moved_bytes, found_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (registry, rebuilds) = (Registry::default(), Rebuilds::default());
-        Self { target, known, delta, registry, rebuilds, moved_bytes, found_bytes }
+        let (crew, registry, rebuilds) = (Crew::default(), Registry::default(), Rebuilds::default());
+        Self { target, crew, known, delta, registry, rebuilds, moved_bytes, found_bytes }
     }
 
     /// Writes what was stored to its disk, and remembers that it is there.
