@@ -28,8 +28,8 @@ use crate::{
 /// Bytes of content by which a block may exceed [`BLOCK_BYTES`], so that no file of up to that length is cut in two.
 const EXCESS_BYTES: usize = 16 * 1024;
 
-/// Room in a block for what its segments begin and end with, beside their content.
-const FRAMING_BYTES: usize = 1024;
+/// Room in a block for what a segment begins and ends with, beside its content.
+const FRAMING_BYTES: usize = 128;
 
 /// What a hole reads as.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -419,12 +419,12 @@ impl Open {
         source: &Source,
     ) -> Result<(), Problem> {
         let before = block.len();
+        make_room(block, length);
         if self.read == 0 {
             self.place.put_begin(block, self.id);
         }
         put_block_length(block, length);
         let begin = block.len();
-        make_room(block, length);
         if let Err(problem) = self.file.append_exactly(&self.entry, block, length, offset, source) {
             block.truncate(before);
             return Err(problem);
@@ -469,10 +469,10 @@ impl Open {
     }
 }
 
-/// Room for `length` more bytes. A block doubles until it holds all that it may, and no further: what is read goes as
-/// far as its memory.
+/// Room for `length` more bytes of content and what goes with them. A block doubles until it holds all that it may, and
+/// no further: what is read goes as far as its memory.
 fn make_room(block: &mut Vec<u8>, length: usize) {
-    let needed = block.len() + length;
+    let needed = block.len() + FRAMING_BYTES + length;
     if needed > block.capacity() {
         let doubled = (2 * block.capacity()).min(BLOCK_BYTES + EXCESS_BYTES + FRAMING_BYTES);
         block.reserve_exact(doubled.max(needed) - block.len());
@@ -498,11 +498,9 @@ mod tests {
         for length in [1, 1_000, EXCESS_BYTES, BLOCK_BYTES] {
             let mut block = Vec::new();
             while block.len() < BLOCK_BYTES {
-                block.extend_from_slice(&[0; 40]);
-                let length = length.min((BLOCK_BYTES.saturating_sub(block.len())).max(EXCESS_BYTES));
+                let length = length.min((BLOCK_BYTES - block.len()).max(EXCESS_BYTES));
                 make_room(&mut block, length);
-                assert!(block.capacity() >= block.len() + length);
-                block.resize(block.len() + length, 0);
+                block.resize(block.len() + FRAMING_BYTES / 2 + length, 0);
             }
             let most = BLOCK_BYTES + EXCESS_BYTES + FRAMING_BYTES;
             assert!(block.capacity() <= most, "{} by {length}", block.capacity());
