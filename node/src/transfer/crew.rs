@@ -133,8 +133,9 @@ mod tests {
     async fn one_goes_on_while_another_waits() {
         let crew = Crew::new(2);
         let meeting = Arc::new(Barrier::new(2));
-        let meet = |meeting: Arc<Barrier>| crew.run(move || drop(meeting.wait()));
-        futures::join!(meet(Arc::clone(&meeting)), meet(meeting));
+        let meet = |meeting: Arc<Barrier>| crew.run(move || meeting.wait().is_leader());
+        let (first, second) = futures::join!(meet(Arc::clone(&meeting)), meet(meeting));
+        assert_ne!(first, second);
     }
 
     #[tokio::test]

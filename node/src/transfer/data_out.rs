@@ -42,6 +42,16 @@ pub(super) struct Moved {
     pub(super) digest: AtomicU64,
 }
 
+impl Moved {
+    /// Fills a block with what is read next, and counts it.
+    fn fill(&self, block: &mut WriteBlock, reading: &Mutex<Reading>) -> io::Result<()> {
+        let read = lock(reading).fill(block.renew())?;
+        self.content.fetch_add(read.content, Ordering::Relaxed);
+        self.digest.fetch_add(read.digest, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
 /// Streams that share a bundle on the first connection of a session. Over QUIC a stream has a window of 1 MiB (a
 /// larger one can exceed the library's limit of out-of-order spans and kill the connection), so several are needed
 /// to fill a long path; over TCP all share one window and each only adds a thread that reads and writes files, which waits for a
@@ -142,11 +152,10 @@ impl DataOut {
         }
         let unopened = |broken| Interrupted { broken, unread };
         let compress = self.compresses().await;
-        let stream = self.open(compress).await.map_err(unopened)?;
         let mut reading = self.reading(compress).map_err(|error| unopened(error.into()))?;
         reading.begin(portion);
         let reading = Arc::new(Mutex::new(reading));
-        let Err(broken) = self.converse(stream, Arc::clone(&reading), next).await else { return Ok(()) };
+        let Err(broken) = self.converse(compress, Arc::clone(&reading), next).await else { return Ok(()) };
         // A thread may still be reading.
         let unread = blocking(move || lock(&reading).unread()).await;
         Err(Interrupted { broken, unread })
@@ -155,12 +164,18 @@ impl DataOut {
     /// Sends what is read and hears what of it was taken, until the receiver ends its side, which says that it took
     /// everything. A stream dropped before that is reset, and one that is short may be gone before its negotiation
     /// was answered.
-    async fn converse(&self, stream: Stream, reading: Arc<Mutex<Reading>>, next: Next) -> Result<(), Broken> {
-        let (mut answers, content) = stream.split();
+    async fn converse(
+        &self,
+        compressed: bool,
+        reading: Arc<Mutex<Reading>>,
+        next: Next,
+    ) -> Result<(), Broken> {
+        let block = self.first_block(Arc::clone(&reading)).await?;
+        let (mut answers, content) = self.open(compressed).await?.split();
         let mut carrying = Carrying {
             content: self.pace.of(content),
             reading,
-            block: WriteBlock::default(),
+            block,
             queue: Arc::clone(&self.queue),
             moved: Arc::clone(&self.moved),
             ledger: self.spare.then(|| Arc::clone(&self.ledger)),
@@ -168,6 +183,7 @@ impl DataOut {
         };
         let sent = AtomicBool::new(false);
         let send = async {
+            carrying.block.write(&mut carrying.content).await?;
             while carrying.begin_next().await {
                 let carried;
                 (carrying, carried) = self
@@ -190,6 +206,19 @@ impl DataOut {
             if took_everything { Ok(()) } else { Err(Broken("a data stream ended early".into())) }
         };
         try_join(send, hear).await.map(|((), ())| ())
+    }
+
+    /// Reads the first block, so that a stream begins with content in hand: the beginning, the content and the end of a
+    /// small file then travel together, and wake the other side once.
+    async fn first_block(&self, reading: Arc<Mutex<Reading>>) -> io::Result<WriteBlock> {
+        let moved = Arc::clone(&self.moved);
+        self.crew
+            .run(move || {
+                let mut block = WriteBlock::default();
+                moved.fill(&mut block, &reading)?;
+                Ok(block)
+            })
+            .await
     }
 
     /// Hears what the receiver took until it ends its side.
@@ -274,6 +303,13 @@ impl Carrying {
         self.begin(portion)
     }
 
+    fn is_last_block(&self) -> bool {
+        match self.next {
+            Next::Portion => false,
+            Next::End => lock(&self.reading).is_idle(),
+        }
+    }
+
     fn begin(&mut self, portion: Option<Portion>) -> bool {
         let Some(portion) = portion else { return false };
         if let Some(ledger) = &self.ledger {
@@ -286,9 +322,11 @@ impl Carrying {
     /// Reads blocks and writes them until the stream takes no more, which leaves a part of one to be written.
     fn carry_blocks(&mut self) -> Result<(), Broken> {
         for _ in 0..BLOCKS_AT_A_TIME {
-            let read = lock(&self.reading).fill(self.block.renew())?;
-            self.moved.content.fetch_add(read.content, Ordering::Relaxed);
-            self.moved.digest.fetch_add(read.digest, Ordering::Relaxed);
+            self.moved.fill(&mut self.block, &self.reading)?;
+            if self.is_last_block() {
+                // It is written where the stream is ended, so that both travel together.
+                break;
+            }
             if !self.block.write_now(&mut self.content)? || !self.begin_next_now() {
                 break;
             }
