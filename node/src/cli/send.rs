@@ -133,7 +133,7 @@ async fn listen(
         // As it was: whoever has the ticket looks for it there.
         false => everywhere(known).into_iter().filter(fits).collect(),
     };
-    let settings = command.controller.settings();
+    let settings = command.channel.settings();
     if !before.is_empty() && before != wanted {
         let started = start(identity.clone(), before, explicit, &settings).await;
         if let Ok((node, inbound)) = started

@@ -31,7 +31,7 @@ pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Re
     let shares = Shares::open(&config.shares, &book).map_err(told)?;
     let stop = stop_on_signal()?;
     let (node, mut inbound) =
-        listen(load_identity(state)?, config.listen, command.controller.settings()).await?;
+        listen(load_identity(state)?, config.listen, command.channel.settings()).await?;
     let log = Log { book, json: command.json };
     log.announce(&node, &shares);
 

@@ -29,7 +29,7 @@ pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Res
     indexes.forget_unused(SystemTime::now());
     let request = request(&command, &Book::load(state)?, indexes)?;
     let stop = stop_on_signal()?;
-    let options = NodeOptions { settings: command.controller.settings(), ..NodeOptions::default() };
+    let options = NodeOptions { settings: command.channel.settings(), ..NodeOptions::default() };
     let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let output = Output::new(Side::Sync, command.json).itemizing(request.itemize);

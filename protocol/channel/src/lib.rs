@@ -3,6 +3,7 @@
 //! [`transport()`] gives both as one libp2p transport. It stays wire-compatible with stock libp2p peers; what
 //! is our own is the order of the ciphers, the deadlines and the errors, which name the step that failed.
 
+mod buffer;
 mod controller;
 #[cfg(target_os = "linux")]
 mod diagnosis;

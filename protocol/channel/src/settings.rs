@@ -24,8 +24,8 @@ pub struct ChannelSettings {
     pub controller: Option<Controller>,
     /// Length of a TCP socket's buffers, in bytes. Without it the system fits them to the path, within its limits.
     pub tcp_buffer_bytes: Option<u32>,
-    /// Length of a UDP socket's buffers, in bytes.
-    pub udp_buffer_bytes: u32,
+    /// Length of a UDP socket's buffers, in bytes. Without it the system decides.
+    pub udp_buffer_bytes: Option<u32>,
     /// Who carries QUIC.
     pub quic: QuicStack,
 }
@@ -35,7 +35,7 @@ impl Default for ChannelSettings {
         Self {
             controller: None,
             tcp_buffer_bytes: None,
-            udp_buffer_bytes: UDP_BUFFER_BYTES,
+            udp_buffer_bytes: Some(UDP_BUFFER_BYTES),
             quic: QuicStack::default(),
         }
     }
@@ -49,7 +49,7 @@ pub struct BufferSize {
     /// What it is now, in bytes, as the system says. Linux says twice what was asked for, as it counts what it keeps
     /// for itself too.
     pub effective: u32,
-    /// The most that the system gives, in bytes, where that is known.
+    /// The most that the system gives without privileges, in bytes, where that is known.
     pub limit: Option<u32>,
 }
 

@@ -43,7 +43,7 @@ type TransportResult<T> = Result<T, TransportError<SetupError>>;
 pub(crate) struct QuicTransport {
     configs: Configs,
     deadlines: Deadlines,
-    buffer_bytes: u32,
+    buffer_bytes: Option<u32>,
     /// The oldest first.
     listeners: Vec<(ListenerId, Listener)>,
     /// Sockets that only dial, IPv4 and IPv6, while no listener can be used.
