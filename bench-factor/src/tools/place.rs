@@ -14,6 +14,7 @@ use ketch_lab::{
     Options, Running, Side,
     profile::Profile,
     report::Report,
+    udp_receive_buffer_errors,
     units::{Queue, Rate, TcpMemory, UnitError, parse_ns},
 };
 
@@ -52,10 +53,19 @@ pub(crate) enum Keeping {
 /// What joins the ends of one session.
 #[derive(Debug)]
 pub(crate) enum Route {
-    /// `lo`, and what had crossed it before.
-    Loopback(Keeping, u64),
+    /// `lo`, and what this host had counted before.
+    Loopback(Keeping, Traffic),
     /// A path that was made for this session.
     Link(Box<ketch_lab::Path>),
+}
+
+/// What was counted between the ends, of both directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    /// What crossed, with its IP headers.
+    pub(crate) wire_bytes: u64,
+    /// Datagrams that found the receive buffer of their socket full, at either end.
+    pub(crate) udp_receive_errors: u64,
 }
 
 /// A process of either end.
@@ -126,7 +136,7 @@ impl Where {
     /// Joins the ends for one session.
     pub(crate) fn join(&self) -> Result<Route, ToolsError> {
         match self {
-            Self::Loopback(keeping) => Ok(Route::Loopback(*keeping, sent_bytes("lo")?)),
+            Self::Loopback(keeping) => Route::here(*keeping),
             Self::Link(link) => {
                 let options = Options { tcp_memory: link.tcp_memory, ..Options::default() };
                 Ok(Route::Link(Box::new(ketch_lab::Path::new(link.profile.clone(), options)?)))
@@ -136,6 +146,11 @@ impl Where {
 }
 
 impl Route {
+    /// Both ends on this host.
+    pub(crate) fn here(keeping: Keeping) -> Result<Self, ToolsError> {
+        Ok(Self::Loopback(keeping, Traffic::of_this_host()?))
+    }
+
     /// The address of a side, as the other one dials it.
     pub(crate) fn address(&self, side: Side) -> IpAddr {
         match self {
@@ -157,13 +172,39 @@ impl Route {
         }
     }
 
-    /// Parts the ends; returns the bytes that crossed in both directions, with their IP headers. A path that
-    /// was not what it was asked to be is an error.
-    pub(crate) fn part(self) -> Result<u64, ToolsError> {
+    /// Parts the ends; returns what was counted meanwhile. A path that was not what it was asked to be is an error.
+    pub(crate) fn part(self) -> Result<Traffic, ToolsError> {
         match self {
-            Self::Loopback(_, before) => Ok(sent_bytes("lo")? - before),
-            Self::Link(path) => wire_bytes(&path.finish()?),
+            Self::Loopback(_, before) => Ok(Traffic::of_this_host()?.since(before)),
+            Self::Link(path) => Traffic::of_link(&path.finish()?),
         }
+    }
+}
+
+impl Traffic {
+    /// All that this host has counted, whoever caused it.
+    fn of_this_host() -> Result<Self, ToolsError> {
+        let udp_receive_errors = udp_receive_buffer_errors()
+            .map_err(io_error("read the counters in", Path::new("/proc/net/snmp")))?;
+        Ok(Self { wire_bytes: sent_bytes("lo")?, udp_receive_errors })
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            wire_bytes: self.wire_bytes - before.wire_bytes,
+            udp_receive_errors: self.udp_receive_errors - before.udp_receive_errors,
+        }
+    }
+
+    fn of_link(report: &Report) -> Result<Self, ToolsError> {
+        if !report.valid {
+            return Err(ToolsError::InvalidLink { why: report.invalid_because.join(", ") });
+        }
+        let errors = [&report.host_a, &report.host_b].map(|host| host.udp_receive_buffer_errors);
+        Ok(Self {
+            wire_bytes: report.a_to_b.bytes_in + report.b_to_a.bytes_in,
+            udp_receive_errors: errors.iter().sum(),
+        })
     }
 }
 
@@ -201,13 +242,6 @@ fn even(rate: &str, round_trip: &str) -> Result<Profile, UnitError> {
 
 fn unreadable(error: UnitError) -> ToolsError {
     ToolsError::Asked { asked: "a link that cannot be".into(), reason: error.to_string() }
-}
-
-fn wire_bytes(report: &Report) -> Result<u64, ToolsError> {
-    if report.valid {
-        return Ok(report.a_to_b.bytes_in + report.b_to_a.bytes_in);
-    }
-    Err(ToolsError::InvalidLink { why: report.invalid_because.join(", ") })
 }
 
 /// What an interface of this host has sent. On `lo` that is what both ends have.

@@ -275,7 +275,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let commands = scripts.iter().map(|script| shell(script)).collect();
         let end =
-            End::start(&Route::Loopback(Keeping::Loose, 0), Side::A, commands, &place.path().join("log"));
+            End::start(&Route::here(Keeping::Loose).unwrap(), Side::A, commands, &place.path().join("log"));
         (place, end.unwrap())
     }
 

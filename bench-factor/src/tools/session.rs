@@ -17,7 +17,7 @@ use super::{
     adapter::{Adapter, Ends, Ready, Server, Setup},
     error::{ToolsError, io_error},
     observation::{Measured, Outcome},
-    place::{Route, SERVER, Where},
+    place::{Route, SERVER, Traffic, Where},
     plan::Scenario,
     process::{End, Usage},
     schedule::Condition,
@@ -53,7 +53,7 @@ pub(crate) struct Bench {
 struct Timing {
     prepare_s: f64,
     wall_s: f64,
-    wire_bytes: u64,
+    traffic: Traffic,
     server: Option<Usage>,
     timed: Usage,
 }
@@ -139,7 +139,7 @@ impl Bench {
         let wall_s = began.elapsed().as_secs_f64();
         let server = server.map(|(end, ends, _)| finish(end, ends)).transpose()?;
         let timed = timed.usage();
-        Ok(Timing { prepare_s, wall_s, wire_bytes: route.part()?, server, timed })
+        Ok(Timing { prepare_s, wall_s, traffic: route.part()?, server, timed })
     }
 }
 
@@ -167,9 +167,9 @@ fn finish(mut end: End, ends: Ends) -> Result<Usage, ToolsError> {
 }
 
 fn measured(source: &Source, least_bytes: u64, timing: Timing) -> Measured {
-    let Timing { prepare_s, wall_s, wire_bytes, server, timed } = timing;
+    let Timing { prepare_s, wall_s, traffic, server, timed } = timing;
     let (files, content_bytes) = (source.summary.files, source.summary.bytes);
-    Measured { files, content_bytes, least_bytes, prepare_s, wall_s, wire_bytes, server, timed }
+    Measured { files, content_bytes, least_bytes, prepare_s, wall_s, traffic, server, timed }
 }
 
 /// Whether the files of two trees are equal, what the tool is known to leave aside.
