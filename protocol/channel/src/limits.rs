@@ -45,6 +45,14 @@ pub(crate) const REFUSALS: usize = 1_024;
 /// Frames that one turn of a connection reads before others get theirs.
 pub(crate) const FRAMES_PER_TURN: usize = 64;
 
+/// Time that closing a TCP connection waits for the end of a peer that may still be sending. What such a peer sends to a
+/// socket that is gone takes back what it has not received yet, the reason of the end first of all; a second is the
+/// longest round trip and something sent again.
+pub(crate) const CLOSING_TIME: Duration = Duration::from_secs(1);
+
+/// Bytes that are read of such a peer meanwhile: as much as the windows let be on its way.
+pub(crate) const CLOSING_BYTES: usize = RECEIVE_BYTES as usize;
+
 /// Time between two measurements of the round trip of a TCP connection.
 pub(crate) const ROUND_TRIP_INTERVAL: Duration = Duration::from_secs(10);
 

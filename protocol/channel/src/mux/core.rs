@@ -82,6 +82,8 @@ pub(super) struct Core {
     /// Whoever moves bytes between this and the socket.
     driver: Option<Waker>,
     ended: Option<End>,
+    /// Whether a stream was reset on which the peer was not told before that nothing is read any more.
+    has_cut_off: bool,
 }
 
 /// What waits to be sent.
@@ -262,6 +264,7 @@ impl Core {
             (false, false) => Some(RST),
         };
         if let Some(flag) = last.filter(|_| is_known && !state.is_reset && self.ended.is_none()) {
+            self.has_cut_off |= flag == RST;
             self.push_frame(id, flag, &[]);
         }
         self.remove(id);
@@ -335,6 +338,7 @@ impl Core {
             round_trip: RoundTrip::default(),
             driver: None,
             ended: None,
+            has_cut_off: false,
         }
     }
 
@@ -546,9 +550,15 @@ impl Core {
         keep(&mut self.driver, context);
     }
 
-    /// Says goodbye behind everything that was written.
-    pub(super) fn say_goodbye(&mut self) {
+    /// Ends all streams and says goodbye behind everything that was written, if nothing has ended them before; whether
+    /// the peer may be sending.
+    pub(super) fn close(&mut self) -> bool {
+        if self.ended.is_some() {
+            return false;
+        }
         self.outgoing.goodbye = true;
+        self.end(End { kind: io::ErrorKind::ConnectionAborted, why: "closed by this node".into() });
+        self.has_cut_off || self.streams.values().any(|state| !state.is_read_to_end && !state.is_reset)
     }
 
     /// Ends all streams. What came before can still be read.

@@ -22,14 +22,17 @@ use std::{
 
 use futures::{AsyncRead, AsyncWrite, ready};
 use libp2p_core::muxing::{StreamMuxer, StreamMuxerEvent};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 use self::{
     core::{Content, Core, End, Heard},
     frame::{HEADER_BYTES, Header, Kind},
     inbox::Chunk,
 };
-use crate::{limits::FRAMES_PER_TURN, setup::describe};
+use crate::{
+    limits::{CLOSING_BYTES, CLOSING_TIME, FRAMES_PER_TURN},
+    setup::describe,
+};
 
 pub(crate) use self::core::Role;
 pub(crate) use stream::Stream;
@@ -67,8 +70,18 @@ pub(crate) struct Multiplexer<C> {
     incoming: Incoming,
     outgoing: Outgoing,
     acceptor: Option<Waker>,
-    /// Whether goodbye was said and nothing more is read.
-    is_closing: bool,
+    closing: Closing,
+}
+
+/// How far the end of a connection has come.
+#[derive(Debug)]
+enum Closing {
+    /// Nobody wants it.
+    Open,
+    /// Goodbye is said behind all that was written.
+    Speaking { peer_may_send: bool },
+    /// All was said. What the peer sent before it heard that is read and dropped, so many bytes at most.
+    Hearing { until: Pin<Box<Sleep>>, left: usize },
 }
 
 /// What the connection and its streams share.
@@ -143,7 +156,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
             incoming: Incoming::START,
             outgoing: Outgoing::default(),
             acceptor: None,
-            is_closing: false,
+            closing: Closing::Open,
         }
     }
 
@@ -305,15 +318,28 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
         Ok(())
     }
 
-    /// Reads what is there and drops it: a socket that is closed with something unread takes back from the peer what it
-    /// has not read yet.
-    fn drain(&mut self, context: &mut Context<'_>) {
+    /// Writes all that was said, and that nothing more comes.
+    fn speak_last(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.write(context)? {
+            return Poll::Pending;
+        }
+        ready!(Pin::new(&mut self.io).poll_flush(context))?;
+        Pin::new(&mut self.io).poll_close(context)
+    }
+
+    /// Reads what is there and drops it. A socket that is closed with something unread, or that gets something
+    /// afterwards, takes back from the peer what it has not received yet.
+    fn hear_last(&mut self, left: &mut usize, context: &mut Context<'_>) -> Poll<()> {
         let mut void = [0; 4 * 1024];
         for _ in 0..FRAMES_PER_TURN {
-            if !matches!(read_some(&mut self.io, context, &mut void), Ok(Poll::Ready(_))) {
-                return;
+            match read_some(&mut self.io, context, &mut void) {
+                Ok(Poll::Ready(read)) if read < *left => *left -= read,
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(_)) | Err(_) => return Poll::Ready(()),
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn stream(&self, id: u32) -> Stream {
@@ -372,22 +398,29 @@ impl<C: AsyncRead + AsyncWrite + Unpin> StreamMuxer for Multiplexer<C> {
         opened.map_ok(|id| self.stream(id))
     }
 
-    /// Says goodbye behind everything that streams have written.
+    /// Says goodbye behind everything that streams have written. Where the peer may still be sending, it then waits for
+    /// the peer's end, and not long.
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.is_closing {
-            self.is_closing = true;
-            let mut core = self.shared.core();
-            if core.ended().is_none() {
-                core.say_goodbye();
-                core.end(End { kind: io::ErrorKind::ConnectionAborted, why: "closed by this node".into() });
+        loop {
+            match std::mem::replace(&mut self.closing, Closing::Open) {
+                Closing::Open => {
+                    let peer_may_send = self.shared.core().close();
+                    self.closing = Closing::Speaking { peer_may_send };
+                }
+                Closing::Speaking { peer_may_send } => {
+                    self.closing = Closing::Speaking { peer_may_send };
+                    ready!(self.speak_last(context))?;
+                    let until = Box::pin(sleep(if peer_may_send { CLOSING_TIME } else { Duration::ZERO }));
+                    self.closing = Closing::Hearing { until, left: CLOSING_BYTES };
+                }
+                Closing::Hearing { mut until, mut left } => {
+                    let is_over = self.hear_last(&mut left, context).is_ready()
+                        || until.as_mut().poll(context).is_ready();
+                    self.closing = Closing::Hearing { until, left };
+                    return if is_over { Poll::Ready(Ok(())) } else { Poll::Pending };
+                }
             }
         }
-        if !self.write(context)? {
-            return Poll::Pending;
-        }
-        ready!(Pin::new(&mut self.io).poll_flush(context))?;
-        self.drain(context);
-        Pin::new(&mut self.io).poll_close(context)
     }
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<StreamMuxerEvent>> {

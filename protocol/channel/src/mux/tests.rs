@@ -1,5 +1,8 @@
 //! The multiplexer against itself, against the stock one, and against peers that keep to no rule.
 
+mod closing;
+mod interleavings;
+
 use std::{
     env,
     future::poll_fn,
@@ -9,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{AsyncReadExt as _, AsyncWriteExt as _, future::join_all};
+use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, future::join_all};
 use libp2p_core::{
     StreamMuxer,
     muxing::{StreamMuxerBox, SubstreamBox},
@@ -100,6 +103,14 @@ enum Ends {
 
 async fn connect(ends: Ends) -> (Driven, Driven) {
     let (near, far) = sockets().await;
+    join(ends, near, far).await
+}
+
+/// Drives both ends of a connection over `near` and `far`.
+async fn join<C>(ends: Ends, near: C, far: C) -> (Driven, Driven)
+where
+    C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let stock = libp2p_yamux::Config::default;
     match ends {
         Ends::Ours => (
