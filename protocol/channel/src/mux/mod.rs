@@ -410,8 +410,13 @@ impl<C: AsyncRead + AsyncWrite + Unpin> StreamMuxer for Multiplexer<C> {
                 Closing::Speaking { peer_may_send } => {
                     self.closing = Closing::Speaking { peer_may_send };
                     ready!(self.speak_last(context))?;
-                    let until = Box::pin(sleep(if peer_may_send { CLOSING_TIME } else { Duration::ZERO }));
-                    self.closing = Closing::Hearing { until, left: CLOSING_BYTES };
+                    let mut left = CLOSING_BYTES;
+                    if !peer_may_send {
+                        // At most an answer to a ping is there.
+                        let _ = self.hear_last(&mut left, context);
+                        return Poll::Ready(Ok(()));
+                    }
+                    self.closing = Closing::Hearing { until: Box::pin(sleep(CLOSING_TIME)), left };
                 }
                 Closing::Hearing { mut until, mut left } => {
                     let is_over = self.hear_last(&mut left, context).is_ready()
