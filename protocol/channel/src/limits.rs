@@ -45,7 +45,7 @@ pub(crate) const REFUSALS: usize = 1_024;
 /// Frames that one turn of a connection reads before others get theirs.
 pub(crate) const FRAMES_PER_TURN: usize = 64;
 
-/// Time that closing a TCP connection waits for the end of a peer that may still be sending. What such a peer sends to a
+/// Time that closing a TCP connection waits for the end of a peer that is likely to be sending. What such a peer sends to a
 /// socket that is gone takes back what it has not received yet, the reason of the end first of all; a second is the
 /// longest round trip and something sent again.
 pub(crate) const CLOSING_TIME: Duration = Duration::from_secs(1);

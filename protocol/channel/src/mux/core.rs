@@ -15,8 +15,8 @@ use super::{
     window::{Budget, FIRST_WINDOW_BYTES, ReceiveWindow},
 };
 use crate::limits::{
-    FRAME_BYTES, REFUSALS, ROUND_TRIP_INTERVAL, UNANSWERED_STREAMS, UNREAD_BYTES, WRITE_BUFFER_BYTES,
-    YAMUX_STREAMS,
+    CLOSING_TIME, FRAME_BYTES, REFUSALS, ROUND_TRIP_INTERVAL, UNANSWERED_STREAMS, UNREAD_BYTES,
+    WRITE_BUFFER_BYTES, YAMUX_STREAMS,
 };
 
 /// Who dialed: the two sides number their streams apart.
@@ -82,8 +82,8 @@ pub(super) struct Core {
     /// Whoever moves bytes between this and the socket.
     driver: Option<Waker>,
     ended: Option<End>,
-    /// Whether a stream was reset on which the peer was not told before that nothing is read any more.
-    has_cut_off: bool,
+    /// When content came last on a stream that this side gave up before the peer had ended it.
+    cut_off_at: Option<Duration>,
 }
 
 /// What waits to be sent.
@@ -121,6 +121,8 @@ struct State {
     /// Whether the peer said so.
     is_read_to_end: bool,
     is_reset: bool,
+    /// When content came last.
+    heard_at: Option<Duration>,
     /// Whether nobody holds it any more.
     is_forgotten: bool,
     reader: Option<Waker>,
@@ -148,6 +150,7 @@ impl State {
             is_finished: false,
             is_read_to_end: false,
             is_reset: false,
+            heard_at: None,
             is_forgotten: false,
             reader: None,
             writer: None,
@@ -264,7 +267,9 @@ impl Core {
             (false, false) => Some(RST),
         };
         if let Some(flag) = last.filter(|_| is_known && !state.is_reset && self.ended.is_none()) {
-            self.has_cut_off |= flag == RST;
+            if flag == RST {
+                self.cut_off_at = self.cut_off_at.max(state.heard_at);
+            }
             self.push_frame(id, flag, &[]);
         }
         self.remove(id);
@@ -338,7 +343,7 @@ impl Core {
             round_trip: RoundTrip::default(),
             driver: None,
             ended: None,
-            has_cut_off: false,
+            cut_off_at: None,
         }
     }
 
@@ -404,6 +409,9 @@ impl Core {
         }
         let Some(state) = self.streams.get_mut(&id) else {
             // It may have been forgotten while this was on its way.
+            if kind == Kind::Data && length > 0 {
+                self.cut_off_at = Some(now);
+            }
             return Ok(Content::Nowhere);
         };
         if header.has(ACK) && !state.is_answered {
@@ -435,7 +443,9 @@ impl Core {
         if !state.window.take(length) {
             return Err(Violation::Window(id));
         }
-        if length == 0 && ends {
+        if length > 0 {
+            state.heard_at = Some(now);
+        } else if ends {
             self.end_reading(id);
         }
         Ok(Content::Stream { ends })
@@ -551,14 +561,23 @@ impl Core {
     }
 
     /// Ends all streams and says goodbye behind everything that was written, if nothing has ended them before; whether
-    /// the peer may be sending.
-    pub(super) fn close(&mut self) -> bool {
+    /// the peer is likely to be sending.
+    pub(super) fn close(&mut self, now: Duration) -> bool {
         if self.ended.is_some() {
             return false;
         }
         self.outgoing.goodbye = true;
         self.end(End { kind: io::ErrorKind::ConnectionAborted, why: "closed by this node".into() });
-        self.has_cut_off || self.streams.values().any(|state| !state.is_read_to_end && !state.is_reset)
+        self.is_spoken_to(now)
+    }
+
+    /// Whether content came within the last two round trips on a stream that the peer has not ended: more may be on its
+    /// way. Who was silent for longer is, and streams that only wait are no reason to wait for them.
+    fn is_spoken_to(&self, now: Duration) -> bool {
+        let recent = self.round_trip.shortest.map_or(CLOSING_TIME, |time| (time * 2).min(CLOSING_TIME));
+        let open = self.streams.values().filter(|state| !state.is_read_to_end && !state.is_reset);
+        let heard_at = open.filter_map(|state| state.heard_at).chain(self.cut_off_at).max();
+        heard_at.is_some_and(|heard_at| now.saturating_sub(heard_at) < recent)
     }
 
     /// Ends all streams. What came before can still be read.

@@ -79,7 +79,7 @@ enum Closing {
     /// Nobody wants it.
     Open,
     /// Goodbye is said behind all that was written.
-    Speaking { peer_may_send: bool },
+    Speaking { is_spoken_to: bool },
     /// All was said. What the peer sent before it heard that is read and dropped, so many bytes at most.
     Hearing { until: Pin<Box<Sleep>>, left: usize },
 }
@@ -398,20 +398,20 @@ impl<C: AsyncRead + AsyncWrite + Unpin> StreamMuxer for Multiplexer<C> {
         opened.map_ok(|id| self.stream(id))
     }
 
-    /// Says goodbye behind everything that streams have written. Where the peer may still be sending, it then waits for
-    /// the peer's end, and not long.
+    /// Says goodbye behind everything that streams have written. Where the peer is likely to be sending, it then waits
+    /// for the peer's end, and not long.
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match std::mem::replace(&mut self.closing, Closing::Open) {
                 Closing::Open => {
-                    let peer_may_send = self.shared.core().close();
-                    self.closing = Closing::Speaking { peer_may_send };
+                    let is_spoken_to = self.shared.core().close(self.began.elapsed());
+                    self.closing = Closing::Speaking { is_spoken_to };
                 }
-                Closing::Speaking { peer_may_send } => {
-                    self.closing = Closing::Speaking { peer_may_send };
+                Closing::Speaking { is_spoken_to } => {
+                    self.closing = Closing::Speaking { is_spoken_to };
                     ready!(self.speak_last(context))?;
                     let mut left = CLOSING_BYTES;
-                    if !peer_may_send {
+                    if !is_spoken_to {
                         // At most an answer to a ping is there.
                         let _ = self.hear_last(&mut left, context);
                         return Poll::Ready(Ok(()));

@@ -102,8 +102,8 @@ async fn a_peer_that_still_sends_gets_the_last_words() {
     timeout(PATIENCE, closing).await.unwrap().unwrap();
 }
 
-/// How long the end takes where the peer has done this, and neither says more nor ends.
-async fn closing_time(frames: &[(u16, u32)]) -> Duration {
+/// How long the end takes where the peer has done this, so long ago, and neither says more nor ends.
+async fn closing_time(frames: &[(u16, u32)], silence: Duration) -> Duration {
     let (near, far) = narrow_sockets().await;
     let mut muxer = Multiplexer::new(near, Role::Listener);
     let mut peer = Raw(far);
@@ -112,8 +112,9 @@ async fn closing_time(frames: &[(u16, u32)]) -> Duration {
         peer.data(flags, stream, b"word").await;
         streams.push(accept(&mut muxer).await);
     }
-    let began = Instant::now();
     tokio::time::pause();
+    tokio::time::advance(silence).await;
+    let began = Instant::now();
     close(muxer).await;
     let took = began.elapsed();
     tokio::time::resume();
@@ -122,13 +123,18 @@ async fn closing_time(frames: &[(u16, u32)]) -> Duration {
 
 #[tokio::test]
 async fn a_peer_that_has_said_all_is_not_waited_for() {
-    assert!(closing_time(&[]).await < CLOSING_TIME);
-    assert!(closing_time(&[(SYN | FIN, 1)]).await < CLOSING_TIME);
+    assert!(closing_time(&[], Duration::ZERO).await < CLOSING_TIME);
+    assert!(closing_time(&[(SYN | FIN, 1)], Duration::ZERO).await < CLOSING_TIME);
+}
+
+#[tokio::test]
+async fn a_peer_that_was_silent_for_long_is_not_waited_for() {
+    assert!(closing_time(&[(SYN, 1)], 2 * CLOSING_TIME).await < CLOSING_TIME);
 }
 
 #[tokio::test]
 async fn a_peer_that_may_go_on_and_does_nothing_is_waited_for_a_second_only() {
-    let took = closing_time(&[(SYN | FIN, 1), (SYN, 3)]).await;
+    let took = closing_time(&[(SYN | FIN, 1), (SYN, 3)], Duration::ZERO).await;
     assert!(took >= CLOSING_TIME && took < 2 * CLOSING_TIME, "{took:?}");
 }
 
