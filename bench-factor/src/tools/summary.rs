@@ -212,7 +212,11 @@ mod tests {
         let rows =
             [fresh("tar-ssh", 2.0), bad(Outcome::Differs(measured(0.1))), bad(Outcome::Failed("no".into()))];
         let lines = written(&rows, "sftp");
-        assert!(lines[3].starts_with("tar-ssh                1/3    2.000       2.000-2.000"), "{}", lines[3]);
+        assert!(
+            lines[3].starts_with("tar-ssh                1/3    2.000       2.000-2.000"),
+            "{}",
+            lines[3]
+        );
         assert_eq!(lines[3].split_whitespace().nth(5), Some("-"), "no ratio without the reference");
     }
 
