@@ -45,6 +45,11 @@ pub(crate) const REFUSALS: usize = 1_024;
 /// Frames that one turn of a connection reads before others get theirs.
 pub(crate) const FRAMES_PER_TURN: usize = 64;
 
+/// Time that closing a TCP connection waits for the peer to take what was written, some 256 KiB at the most. Whatever had
+/// to arrive was answered before; a peer that takes nothing, or a path that is gone, must not hold up the end, nor what
+/// else waits for it: the work of a lost connection moves on only then.
+pub(crate) const TCP_FAREWELL: Duration = Duration::from_secs(2);
+
 /// Time between two measurements of the round trip of a TCP connection.
 pub(crate) const ROUND_TRIP_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -22,14 +22,17 @@ use std::{
 
 use futures::{AsyncRead, AsyncWrite, ready};
 use libp2p_core::muxing::{StreamMuxer, StreamMuxerEvent};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 use self::{
     core::{Content, Core, End, Heard},
     frame::{HEADER_BYTES, Header, Kind},
     inbox::Chunk,
 };
-use crate::{limits::FRAMES_PER_TURN, setup::describe};
+use crate::{
+    limits::{FRAMES_PER_TURN, TCP_FAREWELL},
+    setup::describe,
+};
 
 pub(crate) use self::core::Role;
 pub(crate) use stream::Stream;
@@ -67,8 +70,8 @@ pub(crate) struct Multiplexer<C> {
     incoming: Incoming,
     outgoing: Outgoing,
     acceptor: Option<Waker>,
-    /// Whether goodbye was said and nothing more is read.
-    is_closing: bool,
+    /// Once goodbye was said, when the peer has had time enough to take it; nothing more is read.
+    farewell: Option<Pin<Box<Sleep>>>,
 }
 
 /// What the connection and its streams share.
@@ -143,7 +146,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
             incoming: Incoming::START,
             outgoing: Outgoing::default(),
             acceptor: None,
-            is_closing: false,
+            farewell: None,
         }
     }
 
@@ -305,6 +308,18 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
         Ok(())
     }
 
+    /// Ends all streams and says goodbye, once; when that has taken long enough.
+    fn begin_farewell(&mut self) -> Pin<&mut Sleep> {
+        if self.farewell.is_none() {
+            let mut core = self.shared.core();
+            if core.ended().is_none() {
+                core.say_goodbye();
+                core.end(End { kind: io::ErrorKind::ConnectionAborted, why: "closed by this node".into() });
+            }
+        }
+        self.farewell.get_or_insert_with(|| Box::pin(sleep(TCP_FAREWELL))).as_mut()
+    }
+
     /// Reads what is there and drops it: a socket that is closed with something unread takes back from the peer what it
     /// has not read yet.
     fn drain(&mut self, context: &mut Context<'_>) {
@@ -372,15 +387,10 @@ impl<C: AsyncRead + AsyncWrite + Unpin> StreamMuxer for Multiplexer<C> {
         opened.map_ok(|id| self.stream(id))
     }
 
-    /// Says goodbye behind everything that streams have written.
+    /// Says goodbye behind everything that streams have written, to a peer that takes it in time.
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.is_closing {
-            self.is_closing = true;
-            let mut core = self.shared.core();
-            if core.ended().is_none() {
-                core.say_goodbye();
-                core.end(End { kind: io::ErrorKind::ConnectionAborted, why: "closed by this node".into() });
-            }
+        if self.begin_farewell().poll(context).is_ready() {
+            return Poll::Ready(Ok(()));
         }
         if !self.write(context)? {
             return Poll::Pending;
