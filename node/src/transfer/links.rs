@@ -2,8 +2,9 @@
 //!
 //! The side that dialed makes them, since the other may not be able to dial it, and opens a stream on each that
 //! names the session ([`Links::grow`]); the other side takes them as long as there are fewer than agreed
-//! ([`Links::take`]). That stream stays open as long as the connection belongs to the session. One that is lost takes
-//! nothing with it but what it was carrying.
+//! ([`Links::take`]). That stream stays open as long as the connection belongs to the session, and a connection belongs
+//! to it once at the most: its data streams live until it ends. One that is lost takes nothing with it but what it was
+//! carrying.
 
 use std::{io, time::Duration};
 
@@ -242,27 +243,37 @@ async fn answer(connection: Connection, mut stream: Stream) -> Happened {
     }
 }
 
-/// Waits until a connection does not belong to the session any more. One that the other side does not say it lets go
-/// of is lost.
+/// Waits until a connection does not belong to the session any more, which it does until it ends, also when the other
+/// side has let go of it. One of which the other side does not say so is lost.
 async fn watch(connection: Connection, mut stream: Stream, leave: CancellationToken) -> Happened {
     let mut word = [0];
     tokio::select! {
         biased;
         read = stream.read_exact(&mut word) => match read {
-            Ok(()) if word == [LEFT] => Happened::Left(connection),
-            Ok(()) | Err(_) => Happened::Lost(connection),
+            Ok(()) if word == [LEFT] => {
+                drop(stream);
+                tokio::select! {
+                    _reason = connection.closed() => {}
+                    () = leave.cancelled() => {}
+                }
+                Happened::Left(connection)
+            }
+            Ok(()) | Err(_) => lost(connection).await,
         },
         // Also when it has ended.
-        () = connection.silent() => {
-            connection.close().await;
-            Happened::Lost(connection)
-        }
+        () = connection.silent() => lost(connection).await,
         () = leave.cancelled() => {
             // The other side may be gone already.
             let _ = say_left(&mut stream).await;
             Happened::Left(connection)
         }
     }
+}
+
+/// Closes a connection that does not do what it is for; it may have ended already.
+async fn lost(connection: Connection) -> Happened {
+    connection.close().await;
+    Happened::Lost(connection)
 }
 
 async fn say_left(stream: &mut Stream) -> io::Result<()> {
