@@ -32,9 +32,10 @@ use tokio_util::sync::CancellationToken;
 use args::{Arguments, Command};
 use exit::Exit;
 
-/// Threads that may block on files at once. A node that serves may have 64 sessions, each with a planner that
-/// keeps its thread to the end; the others serve streams and scans, and are only made when they are needed.
-const BLOCKING_THREADS: usize = 256;
+/// Threads that may block on files at once. A node that serves may have 64 sessions, each with a planner that keeps its
+/// thread to the end and up to 16 that store; the others serve reads and scans. They are only made when they are
+/// needed.
+const BLOCKING_THREADS: usize = 64 * (1 + 16) + 64;
 
 /// glibc gives memory back to the system as soon as 128 KiB in a row are free, and gets it back a page fault at a
 /// time; a session frees and takes that much thousands of times a second. Once a block of this length was freed, it

@@ -68,12 +68,14 @@ impl DataIn {
             report: self.report.clone(),
         };
         while bringing.block.read(&mut bringing.content).await? {
+            let turn = self.store.turn().await;
             let stored;
             (bringing, stored) = blocking(move || {
                 let stored = bringing.store_blocks();
                 (bringing, stored)
             })
             .await;
+            drop(turn);
             let segments = stored?;
             if acknowledged && segments > 0 {
                 acknowledge(&mut answers, segments).await?;

@@ -15,6 +15,7 @@ use ketch_protocol::{
     path::EntryPath,
     session::{Stop, Violation, receiver::Outcome},
 };
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
     event::Progress,
@@ -26,6 +27,11 @@ use crate::{
     index::Recorder,
     tree::{Target, Trouble},
 };
+
+/// Data streams of a session that store at once; the others wait without a thread. A stream whose content is early keeps
+/// its thread until the entry is planned, so that without a bound one session could take all threads of the process. More
+/// than this keeps no disk busier.
+const STORING: usize = 16;
 
 /// What all data streams of a session share.
 #[derive(Debug)]
@@ -42,6 +48,7 @@ pub(super) struct Store {
     pub(super) moved_bytes: AtomicU64,
     /// Bytes that were there already and have the sender's hash.
     pub(super) found_bytes: AtomicU64,
+    turns: Semaphore,
 }
 
 impl Store {
@@ -54,7 +61,13 @@ impl Store {
     pub(super) fn known(target: Target, known: Option<KnownTree>, delta: bool) -> Self {
         let (moved_bytes, found_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         let (registry, rebuilds) = (Registry::default(), Rebuilds::default());
-        Self { target, known, delta, registry, rebuilds, moved_bytes, found_bytes }
+        let turns = Semaphore::new(STORING);
+        Self { target, known, delta, registry, rebuilds, moved_bytes, found_bytes, turns }
+    }
+
+    /// Waits until a data stream may store.
+    pub(super) async fn turn(&self) -> SemaphorePermit<'_> {
+        self.turns.acquire().await.expect("nobody closes the semaphore")
     }
 
     /// Writes what was stored to its disk, and remembers that it is there.

@@ -13,6 +13,7 @@ mod guards;
 mod hostile_flood;
 mod hostile_receiver;
 mod hostile_sender;
+mod hostile_streams;
 mod hostile_sync;
 mod interrupt;
 mod joining;
