@@ -412,6 +412,29 @@ async fn a_peer_that_takes_nothing_does_not_hold_up_a_close() {
     assert!(streams[0].write_all(b"x").await.is_err());
 }
 
+/// Sockets from `from` that are connected and never say anything, more than may be there at once.
+async fn strangers(from: &str, port: u16) -> Vec<tokio::net::TcpStream> {
+    let one = || async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        socket.connect(([127, 0, 0, 1], port).into()).await.unwrap()
+    };
+    futures::future::join_all((0..200).map(|_| one())).await
+}
+
+#[tokio::test]
+async fn strangers_that_say_nothing_keep_nobody_out() {
+    for from in ["127.0.0.1", "127.0.0.2"] {
+        let ((here, _), (there, inbound)) = (dialer().await, listener(TransportKind::Tcp).await);
+        echo(inbound);
+        let address = there.listen_addresses().remove(0);
+        let port = address.to_string().rsplit('/').next().unwrap().parse().unwrap();
+        let _silent = strangers(from, port).await;
+        let connection = here.dial(there.peer(), vec![address]).await.unwrap();
+        timeout(PATIENCE, round_trip(&connection, vec![7; 1_000])).await.unwrap().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_connection_lives_as_long_as_its_handle() {
     for kind in BOTH {

@@ -6,6 +6,7 @@
 mod controller;
 #[cfg(target_os = "linux")]
 mod diagnosis;
+mod doorway;
 mod gauge;
 pub mod limits;
 mod mux;

@@ -9,6 +9,10 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// accepts and stays silent is known for it well before a person gives up (ten seconds).
 pub const SETUP_TIMEOUT: Duration = Duration::from_secs(8);
 
+/// Handshakes of unknown peers at a time, over both transports: each costs a signature and a few kilobytes. One beyond
+/// takes the place of another.
+pub(crate) const HANDSHAKES: usize = 64;
+
 /// Most streams that a peer may have open towards us on a TCP connection; one beyond is refused, and the connection goes
 /// on. As many as our side opens at most, and room for those that measure and identify.
 pub const YAMUX_STREAMS: usize = OPEN_STREAMS + 64;
