@@ -4,7 +4,7 @@ use ketch_protocol::message::Congestion;
 
 use crate::swarm::{Connection, Controller, Effective, PathStatistics, TransportKind};
 
-/// What the connection of a session was asked for, and got.
+/// What the first connection of a session was asked for, and got.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChannelReport {
     /// How its bytes travelled.
@@ -17,8 +17,6 @@ pub struct ChannelReport {
     pub peer: Option<Congestion>,
     /// What was known of the path at the end of the session.
     pub statistics: Option<PathStatistics>,
-    /// Connections of the session.
-    pub connections: u32,
 }
 
 impl ChannelReport {
@@ -30,7 +28,6 @@ impl ChannelReport {
             effective: effective(connection),
             peer: None,
             statistics: None,
-            connections: 1,
         }
     }
 
