@@ -1,12 +1,15 @@
 //! A peer that was admitted and wants all streams, threads or connections of a node: it gets its own share, and whoever
 //! comes beside it is served.
 
-use futures::AsyncWriteExt as _;
-use ketch::swarm::Stream;
+use futures::{AsyncReadExt as _, AsyncWriteExt as _, future::join_all};
+use ketch::{
+    swarm::{Connection, Keypair, Stream},
+    trust::Ticket,
+};
 use ketch_protocol::{
     io::{DataForm, StreamKind},
     limits::{DATA_STREAMS, FILE_STREAMS, VERSION},
-    message::{Connections, Message, Policy, Propose, Selection, SessionId},
+    message::{Connections, Message, Policy, Propose, Secret, Selection, SessionId},
 };
 
 use crate::{
@@ -19,6 +22,16 @@ use crate::{
 
 /// Data streams of one session that are taken at once.
 const STREAMS: usize = DATA_STREAMS as usize + FILE_STREAMS;
+
+/// What a node may take more than before, in KiB: buffers of streams, threads, an allocator's habits.
+const SLACK_KIB: u64 = 40 * 1024;
+
+/// A node without any right.
+async fn stranger(serving: &Serving) -> PlayedReceiver {
+    let address = serving.address.parse().unwrap();
+    let ticket = Ticket::new(serving.peer.parse().unwrap(), vec![address], Secret::from_bytes([0; 16]), None);
+    PlayedReceiver::dial_as(Keypair::generate_ed25519(), &ticket).await
+}
 
 /// A session in which the played peer writes below `target`.
 async fn writing(comer: &PlayedReceiver, number: u8, target: &str) -> (Control, SessionId) {
@@ -59,5 +72,63 @@ async fn content_of_entries_that_are_never_listed_holds_up_nobody_else() {
             }
         }
         still_serves(&serving).await;
+    }
+}
+
+/// Asks that a connection joins some session, and hears that it does not.
+async fn join_in_vain(connection: &Connection, session: SessionId) {
+    let mut stream = connection.open_stream().await.unwrap();
+    StreamKind::Join(session).write(&mut stream).await.unwrap();
+    // It may be reset before it is flushed.
+    let _ = stream.flush().await;
+    assert!(stream.read_exact(&mut [0]).await.is_err());
+}
+
+#[tokio::test]
+async fn ten_thousand_connections_that_join_nothing_take_nothing() {
+    for transport in BOTH {
+        let serving = Serving::with(transport, "read,write").await;
+        write(&serving.shared(), "kept", "x");
+        let comer = come(&serving).await;
+        let (_control, session) = writing(&comer, 1, "new").await;
+        let before = serving.serve.peak_kib();
+        let second = comer.another().await;
+        for _ in 0..50 {
+            join_all((0..200).map(|_| join_in_vain(&second, session))).await;
+        }
+        let grown = serving.serve.peak_kib() - before;
+        assert!(grown < SLACK_KIB, "{transport}: {grown} KiB");
+        still_serves(&serving).await;
+    }
+}
+
+#[tokio::test]
+async fn streams_of_one_byte_keep_nobody_out() {
+    for transport in BOTH {
+        // given strangers, each with all streams that it can open, on several connections
+        let serving = Serving::with(transport, "read").await;
+        write(&serving.shared(), "kept", "x");
+        let before = serving.serve.peak_kib();
+        let (mut streams, mut strangers) = (Vec::new(), Vec::new());
+        for _ in 0..6 {
+            let stranger = stranger(&serving).await;
+            let connection = stranger.another().await;
+            for connection in [&stranger.connection, &connection] {
+                let opened = join_all((0..500).map(|_| async {
+                    let mut stream = connection.open_stream().await.unwrap();
+                    // The node may have too many of this peer already.
+                    let _ = stream.write_all(&[2]).await;
+                    let _ = stream.flush().await;
+                    stream
+                }));
+                streams.push(opened.await);
+            }
+            strangers.push((stranger, connection));
+        }
+
+        // then another is served
+        still_serves(&serving).await;
+        let grown = serving.serve.peak_kib() - before;
+        assert!(grown < 2 * SLACK_KIB, "{transport}: {grown} KiB");
     }
 }
