@@ -5,7 +5,7 @@
 //! wait in order in [`SessionStreams`]. What belongs to nothing is dropped, which resets it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     convert::Infallible,
     sync::{Arc, Mutex},
     time::Duration,
@@ -18,7 +18,10 @@ use ketch_protocol::{
 };
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
-use super::{lock, places::Places};
+use super::{
+    lock,
+    places::{Place, Places},
+};
 use crate::swarm::{Connection, Inbound, PeerId, Stream};
 
 /// Data streams of one session at once.
@@ -30,6 +33,10 @@ const UNSORTED_PER_PEER: usize = SESSION_STREAMS;
 
 /// Such streams of all peers: enough that four peers who use up theirs do not keep a fifth out.
 const UNSORTED: usize = 5 * UNSORTED_PER_PEER;
+
+/// Control streams of one peer that wait until there is room for a session: as many as it may have sessions where it may
+/// have most.
+const WAITING_PER_PEER: usize = 16;
 
 /// Data streams that wait for their session beside the tasks that bring them.
 const WAITING_STREAMS: usize = 16;
@@ -110,16 +117,30 @@ pub(super) struct Arrivals<'a> {
     router: Router,
     places: Places,
     sorting: JoinSet<Option<(Connection, Stream)>>,
+    /// Control streams for which there was no room.
+    waiting: VecDeque<(Place, Connection, Stream)>,
+    waiting_places: Places,
 }
 
 impl<'a> Arrivals<'a> {
     pub(super) fn new(inbound: &'a mut Inbound, router: Router) -> Self {
-        Self { inbound, router, places: Places::new(UNSORTED_PER_PEER), sorting: JoinSet::new() }
+        Self {
+            inbound,
+            router,
+            places: Places::new(UNSORTED_PER_PEER),
+            sorting: JoinSet::new(),
+            waiting: VecDeque::new(),
+            waiting_places: Places::new(WAITING_PER_PEER),
+        }
     }
 
-    /// The next control stream; `None` once the node has stopped. Data streams move while this is waited for.
-    /// Dropped while it waits, it loses none.
-    pub(super) async fn next(&mut self) -> Option<(Connection, Stream)> {
+    /// The next control stream, if there is room for its session; `None` once the node has stopped. Data streams move
+    /// while this is waited for, also without room: those of running sessions are among them. Dropped while it waits, it
+    /// loses none.
+    pub(super) async fn next(&mut self, has_room: bool) -> Option<(Connection, Stream)> {
+        if has_room && let Some((_place, connection, stream)) = self.waiting.pop_front() {
+            return Some((connection, stream));
+        }
         loop {
             tokio::select! {
                 arrived = self.inbound.next(), if self.sorting.len() < UNSORTED => {
@@ -127,9 +148,11 @@ impl<'a> Arrivals<'a> {
                     self.sort(connection, stream);
                 }
                 Some(sorted) = self.sorting.join_next() => {
-                    if let Ok(Some(control)) = sorted {
+                    let Ok(Some(control)) = sorted else { continue };
+                    if has_room {
                         return Some(control);
                     }
+                    self.keep(control);
                 }
             }
         }
@@ -137,9 +160,16 @@ impl<'a> Arrivals<'a> {
 
     /// Moves data streams for ever and resets every control stream: nobody asks anything of this side.
     pub(super) async fn move_data(&mut self) -> Infallible {
-        while self.next().await.is_some() {}
+        while self.next(true).await.is_some() {}
         // The session notices by itself that the node has stopped.
         std::future::pending().await
+    }
+
+    /// Keeps a control stream until there is room. That of a peer that has too many is reset.
+    fn keep(&mut self, (connection, stream): (Connection, Stream)) {
+        if let Some(place) = self.waiting_places.take(connection.peer()) {
+            self.waiting.push_back((place, connection, stream));
+        }
     }
 
     /// Finds out what a stream is. That of a peer that has too many is reset.

@@ -120,7 +120,7 @@ impl Offering {
         let mut expired = false;
         while !expired || !lock(&self.admitted).is_empty() {
             tokio::select! {
-                arrived = arrivals.next(), if self.sessions.len() < SESSIONS => {
+                arrived = arrivals.next(self.sessions.len() < SESSIONS) => {
                     let Some((connection, stream)) = arrived else { return Err(OfferError::Stopped) };
                     self.start(connection, stream, stop);
                 }

@@ -1,6 +1,8 @@
 //! A peer that was admitted and wants all streams, threads or connections of a node: it gets its own share, and whoever
 //! comes beside it is served.
 
+use std::time::Duration;
+
 use futures::{AsyncReadExt as _, AsyncWriteExt as _, future::join_all};
 use ketch::{
     swarm::{Connection, Keypair, Stream},
@@ -8,16 +10,18 @@ use ketch::{
 };
 use ketch_protocol::{
     io::{DataForm, StreamKind},
-    limits::{DATA_STREAMS, FILE_STREAMS, VERSION},
+    limits::{DATA_STREAMS, FILE_STREAMS, HELLO_TIMEOUT_S, VERSION},
     message::{Connections, Message, Policy, Propose, Secret, Selection, SessionId},
 };
+
+use tokio::time::timeout;
 
 use crate::{
     hostile_sync::{come, place, still_serves},
     peer::{Control, PlayedReceiver, plain_offer},
     place::BOTH,
     serving::{Serving, write},
-    wire::begin,
+    wire::{begin, file, manifest, manifest_end, whole},
 };
 
 /// Data streams of one session that are taken at once.
@@ -130,5 +134,33 @@ async fn streams_of_one_byte_keep_nobody_out() {
         still_serves(&serving).await;
         let grown = serving.serve.peak_kib() - before;
         assert!(grown < 2 * SLACK_KIB, "{transport}: {grown} KiB");
+    }
+}
+
+#[tokio::test]
+async fn strangers_that_take_all_places_do_not_hold_up_a_session_that_runs() {
+    for transport in BOTH {
+        // given a session that writes, and strangers that have every other place and those in which one waits
+        let serving = Serving::with(transport, "read,write").await;
+        let comer = come(&serving).await;
+        let (mut control, session) = writing(&comer, 1, "new").await;
+        let (mut strangers, mut silent) = (Vec::new(), Vec::new());
+        for _ in 0..5 {
+            let stranger = stranger(&serving).await;
+            for _ in 0..16 {
+                silent.push(stranger.control().await);
+            }
+            strangers.push(stranger);
+        }
+
+        // when content comes, then it is stored, long before the strangers have had their time
+        control.say_bytes(&manifest(0, &[file(b"a", 7)])).await;
+        control.say_bytes(&manifest_end(1, 7)).await;
+        let mut data = comer.stream().await;
+        StreamKind::Data(session, DataForm::default()).write(&mut data).await.unwrap();
+        data.write_all(&whole(0, b"content")).await.unwrap();
+        data.flush().await.unwrap();
+        let done = control.hear_until(|message| matches!(message, Message::Done(_)).then_some(()));
+        timeout(Duration::from_secs(HELLO_TIMEOUT_S) / 2, done).await.unwrap();
     }
 }
