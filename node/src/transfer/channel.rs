@@ -33,7 +33,7 @@ impl ChannelReport {
 
     /// Gives this side's end the controller that the other side wishes for, where that can be; what it has then.
     pub(super) fn grant(&mut self, connection: &Connection, wish: Option<Controller>) -> Congestion {
-        let problem = wish.and_then(|wish| set(connection, wish).err()).unwrap_or_default();
+        let problem = wish.and_then(|wish| set_controller(connection, wish).err()).unwrap_or_default();
         if !problem.is_empty() {
             tracing::warn!(peer = %connection.peer(), problem, "the peer wishes for another congestion controller");
         }
@@ -53,7 +53,8 @@ pub(super) fn effective(connection: &Connection) -> Option<Effective> {
     connection.gauge().and_then(|gauge| gauge.effective().ok())
 }
 
-fn set(connection: &Connection, wish: Controller) -> Result<(), String> {
+/// Gives this side's end of a connection another controller, or says why it can't.
+pub(super) fn set_controller(connection: &Connection, wish: Controller) -> Result<(), String> {
     let Some(gauge) = connection.gauge() else {
         return Err(format!("{} leaves no choice of it here", connection.transport()));
     };

@@ -17,8 +17,8 @@ use ketch_protocol::{
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{event::ConnectionCounts, line::LAST_WORDS, wish::ConnectionWish};
-use crate::swarm::{Connection, Node, Stream};
+use super::{channel::set_controller, event::ConnectionCounts, line::LAST_WORDS, wish::ConnectionWish};
+use crate::swarm::{Connection, Controller, Node, Stream};
 
 /// How long making one connection may take beside what dialing has for itself.
 const JOIN_LIMIT: Duration = Duration::from_secs(HELLO_TIMEOUT_S);
@@ -38,6 +38,8 @@ pub(super) struct Links {
     role: LinkRole,
     /// What session, and how many connections both sides want for it.
     agreed: Option<(SessionId, Connections)>,
+    /// The congestion controller that the other side wishes for.
+    controller: Option<Controller>,
     /// Those beside the first that belong to the session.
     joined: Vec<Connection>,
     work: JoinSet<Happened>,
@@ -71,7 +73,12 @@ impl Links {
     pub(super) fn new(first: Connection, role: LinkRole) -> Self {
         let counts = ConnectionCounts { asked: 1, made: 1, lost: 0 };
         let (joined, work, leave) = (Vec::new(), JoinSet::new(), CancellationToken::new());
-        Self { first, role, agreed: None, joined, work, leave, grown: false, counts }
+        Self { first, role, agreed: None, controller: None, joined, work, leave, grown: false, counts }
+    }
+
+    /// Notes the congestion controller that the other side wishes for: those that join get it, as the first did.
+    pub(super) fn agree_on_controller(&mut self, wish: Option<Controller>) {
+        self.controller = wish;
     }
 
     /// How many connections this side asks for, or grants to one that asks for `asked`.
@@ -116,6 +123,8 @@ impl Links {
         if matches!(self.role, LinkRole::Makes(..)) || is_known || is_full {
             return;
         }
+        // Where it can't be, the other side was told so of the first.
+        let _ = self.controller.map(|wish| set_controller(&connection, wish));
         self.joined.push(connection.clone());
         self.work.spawn(answer(connection, stream));
     }

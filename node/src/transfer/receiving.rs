@@ -127,14 +127,15 @@ impl Receiving {
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let (session, connections) = (propose.session, propose.connections);
+        let (session, connections, wish) = (propose.session, propose.connections, propose.controller);
         let mut channel = ChannelReport::of(&connection);
-        let congestion = channel.grant(&connection, propose.controller);
+        let congestion = channel.grant(&connection, wish);
         let (mut receiver, _admit) = Receiver::answer(propose);
         receiver.tell_congestion(congestion);
         let actions = receiver.handle(Input::Admitted { target: view, connections }, Duration::ZERO);
         let mut links = Links::new(connection.clone(), LinkRole::Takes(connections));
         links.agree(session, connections, connections);
+        links.agree_on_controller(wish);
         let new = Self::new(connection, receiver, actions, view, doing, free_bytes, events);
         Self { links, channel, ..new }
     }

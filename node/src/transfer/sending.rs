@@ -337,6 +337,7 @@ impl Sending {
             Ok(Admission { tree, estimate, disk }) => {
                 let congestion = self.channel.grant(&self.connection, ask.controller);
                 self.sender.tell_congestion(congestion);
+                self.links.agree_on_controller(ask.controller);
                 self.channel.peer = ask.congestion.clone();
                 let compression = self.compression.unwrap_or(ask.selection.compression);
                 self.tree = Some(tree.clone());

@@ -26,7 +26,7 @@ fn connections(count: u32) -> Connections {
 }
 
 /// Asks that a connection joins a session: the stream, once it was taken.
-async fn join(connection: &Connection, session: SessionId) -> Option<Stream> {
+pub(crate) async fn join(connection: &Connection, session: SessionId) -> Option<Stream> {
     let mut stream = connection.open_stream().await.unwrap();
     let mut answer = [9];
     let asked = async {
