@@ -16,7 +16,11 @@ use ketch_protocol::{
     limits::{DATA_STREAMS, FILE_STREAMS, HELLO_TIMEOUT_S},
     message::SessionId,
 };
-use tokio::{sync::mpsc, task::JoinSet, time::timeout};
+use tokio::{
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+    time::timeout,
+};
 
 use super::{
     lock,
@@ -31,7 +35,8 @@ pub(super) const SESSION_STREAMS: usize = DATA_STREAMS as usize + FILE_STREAMS;
 /// those of one session.
 const UNSORTED_PER_PEER: usize = SESSION_STREAMS;
 
-/// Such streams of all peers: enough that four peers who use up theirs do not keep a fifth out.
+/// Streams of all peers at once that have not said what they are; one more takes the place of another. All are taken, as
+/// what is sent on one that nobody takes would fill its connection.
 const UNSORTED: usize = 5 * UNSORTED_PER_PEER;
 
 /// Control streams of one peer that wait until there is room for a session: as many as it may have sessions where it may
@@ -116,10 +121,20 @@ pub(super) struct Arrivals<'a> {
     inbound: &'a mut Inbound,
     router: Router,
     places: Places,
-    sorting: JoinSet<Option<(Connection, Stream)>>,
+    sorting: JoinSet<Option<Sorted>>,
+    /// Those that were silent when last looked at, the longest waiting first.
+    silent: VecDeque<(PeerId, AbortHandle)>,
+    /// Streams that wait for their session to take them.
+    delivering: JoinSet<()>,
     /// Control streams for which there was no room.
     waiting: VecDeque<(Place, Connection, Stream)>,
     waiting_places: Places,
+}
+
+/// A stream that said what it is.
+enum Sorted {
+    Control(Connection, Stream),
+    OfSession(Place, SessionId, PeerId, SessionStream),
 }
 
 impl<'a> Arrivals<'a> {
@@ -129,6 +144,8 @@ impl<'a> Arrivals<'a> {
             router,
             places: Places::new(UNSORTED_PER_PEER),
             sorting: JoinSet::new(),
+            silent: VecDeque::new(),
+            delivering: JoinSet::new(),
             waiting: VecDeque::new(),
             waiting_places: Places::new(WAITING_PER_PEER),
         }
@@ -143,17 +160,24 @@ impl<'a> Arrivals<'a> {
         }
         loop {
             tokio::select! {
-                arrived = self.inbound.next(), if self.sorting.len() < UNSORTED => {
+                arrived = self.inbound.next(), if self.sorting.len() < 2 * UNSORTED => {
                     let (connection, stream) = arrived?;
                     self.sort(connection, stream);
                 }
                 Some(sorted) = self.sorting.join_next() => {
-                    let Ok(Some(control)) = sorted else { continue };
-                    if has_room {
-                        return Some(control);
+                    match sorted {
+                        Ok(Some(Sorted::Control(connection, stream))) if has_room => {
+                            return Some((connection, stream));
+                        }
+                        Ok(Some(Sorted::Control(connection, stream))) => self.keep(connection, stream),
+                        Ok(Some(Sorted::OfSession(place, session, peer, stream))) => {
+                            self.deliver(place, session, peer, stream);
+                        }
+                        // It said nothing of use, or nothing in time.
+                        Ok(None) | Err(_) => {}
                     }
-                    self.keep(control);
                 }
+                Some(_) = self.delivering.join_next() => {}
             }
         }
     }
@@ -166,34 +190,59 @@ impl<'a> Arrivals<'a> {
     }
 
     /// Keeps a control stream until there is room. That of a peer that has too many is reset.
-    fn keep(&mut self, (connection, stream): (Connection, Stream)) {
+    fn keep(&mut self, connection: Connection, stream: Stream) {
         if let Some(place) = self.waiting_places.take(connection.peer()) {
             self.waiting.push_back((place, connection, stream));
         }
     }
 
-    /// Finds out what a stream is. That of a peer that has too many is reset.
-    fn sort(&mut self, connection: Connection, mut stream: Stream) {
-        let Some(place) = self.places.take(connection.peer()) else { return };
+    fn deliver(&mut self, place: Place, session: SessionId, peer: PeerId, stream: SessionStream) {
         let router = self.router.clone();
-        self.sorting.spawn(async move {
-            let _place = place;
-            let limit = Duration::from_secs(HELLO_TIMEOUT_S);
-            match timeout(limit, StreamKind::read(&mut stream)).await {
-                Ok(Ok(StreamKind::Control)) => Some((connection, stream)),
-                Ok(Ok(StreamKind::Data(session, form))) => {
-                    let peer = connection.peer();
-                    let stream = DataStream { connection, stream, form };
-                    router.deliver(peer, session, SessionStream::Data(stream)).await;
-                    None
-                }
-                Ok(Ok(StreamKind::Join(session))) => {
-                    let peer = connection.peer();
-                    router.deliver(peer, session, SessionStream::Join(connection, stream)).await;
-                    None
-                }
-                Ok(Err(_)) | Err(_) => None,
-            }
+        self.delivering.spawn(async move {
+            router.deliver(peer, session, stream).await;
+            drop(place);
         });
     }
+
+    /// Finds out what a stream is. That of a peer that has too many is reset.
+    fn sort(&mut self, connection: Connection, stream: Stream) {
+        let peer = connection.peer();
+        let Some(place) = self.places.take(peer) else { return };
+        self.make_room();
+        self.silent.push_back((peer, self.sorting.spawn(sort(place, connection, stream))));
+    }
+
+    /// Where too many are silent, resets the one that has been for longest of the peer that has most.
+    fn make_room(&mut self) {
+        if self.silent.len() >= UNSORTED {
+            self.silent.retain(|(_, sorting)| !sorting.is_finished());
+        }
+        if self.silent.len() < UNSORTED {
+            return;
+        }
+        let mut counts = HashMap::<PeerId, usize>::new();
+        self.silent.iter().for_each(|(peer, _)| *counts.entry(*peer).or_default() += 1);
+        let most = counts.values().copied().max();
+        let leaves = self.silent.iter().position(|(peer, _)| counts.get(peer).copied() == most);
+        if let Some((_, sorting)) = leaves.and_then(|index| self.silent.remove(index)) {
+            sorting.abort();
+        }
+    }
+}
+
+/// What a stream says that it is; `None` where that is nothing of use, or does not come in time.
+async fn sort(place: Place, connection: Connection, mut stream: Stream) -> Option<Sorted> {
+    let limit = Duration::from_secs(HELLO_TIMEOUT_S);
+    let kind = timeout(limit, StreamKind::read(&mut stream)).await.ok()?.ok()?;
+    let peer = connection.peer();
+    Some(match kind {
+        StreamKind::Control => Sorted::Control(connection, stream),
+        StreamKind::Data(session, form) => {
+            let stream = DataStream { connection, stream, form };
+            Sorted::OfSession(place, session, peer, SessionStream::Data(stream))
+        }
+        StreamKind::Join(session) => {
+            Sorted::OfSession(place, session, peer, SessionStream::Join(connection, stream))
+        }
+    })
 }

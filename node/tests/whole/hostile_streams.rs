@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::{AsyncReadExt as _, AsyncWriteExt as _, future::join_all};
 use ketch::{
-    swarm::{Connection, Keypair, Stream},
+    swarm::{Connection, Keypair, Stream, TransportKind::Tcp},
     trust::Ticket,
 };
 use ketch_protocol::{
@@ -163,4 +163,34 @@ async fn strangers_that_take_all_places_do_not_hold_up_a_session_that_runs() {
         let done = control.hear_until(|message| matches!(message, Message::Done(_)).then_some(()));
         timeout(Duration::from_secs(HELLO_TIMEOUT_S) / 2, done).await.unwrap();
     }
+}
+
+/// A node that takes no more streams, because others have filled it with silent ones, would keep what is sent on those.
+#[tokio::test]
+async fn what_strangers_send_is_not_kept_while_others_are_silent() {
+    // given strangers that have as many streams as there is room for
+    let serving = Serving::with(Tcp, "read").await;
+    write(&serving.shared(), "kept", "x");
+    let (mut strangers, mut silent) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        let stranger = stranger(&serving).await;
+        silent.extend(join_all((0..STREAMS).map(|_| stranger.stream())).await);
+        strangers.push(stranger);
+    }
+
+    // when one more sends on as many as it can open
+    let before = serving.serve.peak_kib();
+    let sender = stranger(&serving).await;
+    let full = join_all((0..500).map(|_| async {
+        // It takes them, resets them or ends the connection.
+        let mut stream = sender.connection.open_stream().await.ok()?;
+        let _ = timeout(Duration::from_millis(500), stream.write_all(&[9; 256 * 1024])).await;
+        Some(stream)
+    }));
+    let _full = full.await;
+
+    // then that takes no memory, and another is served
+    still_serves(&serving).await;
+    let grown = serving.serve.peak_kib() - before;
+    assert!(grown < SLACK_KIB, "{grown} KiB");
 }
