@@ -160,6 +160,7 @@ impl<'a> Arrivals<'a> {
         }
         loop {
             tokio::select! {
+                // Half of these have said what they are or were reset, and wait for the next branch at the most.
                 arrived = self.inbound.next(), if self.sorting.len() < 2 * UNSORTED => {
                     let (connection, stream) = arrived?;
                     self.sort(connection, stream);
