@@ -17,6 +17,16 @@ pub enum QuicStack {
     Stock,
 }
 
+/// Whose BBR a QUIC connection gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum QuicBbr {
+    /// Our own.
+    #[default]
+    Own,
+    /// That of the QUIC library, to compare with.
+    Library,
+}
+
 /// What connections are asked for.
 #[derive(Debug, Clone)]
 pub struct ChannelSettings {
@@ -28,6 +38,8 @@ pub struct ChannelSettings {
     pub udp_buffer_bytes: u32,
     /// Who carries QUIC.
     pub quic: QuicStack,
+    /// Whose BBR a connection over our own QUIC gets.
+    pub quic_bbr: QuicBbr,
 }
 
 impl Default for ChannelSettings {
@@ -37,6 +49,7 @@ impl Default for ChannelSettings {
             tcp_buffer_bytes: None,
             udp_buffer_bytes: UDP_BUFFER_BYTES,
             quic: QuicStack::default(),
+            quic_bbr: QuicBbr::default(),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         QUIC_CONNECTION_WINDOW_BYTES, QUIC_CONNECTION_WINDOW_MAX_BYTES, QUIC_IDLE_TIMEOUT, QUIC_INCOMING,
         QUIC_INCOMING_BYTES, QUIC_KEEP_ALIVE, QUIC_STREAM_WINDOW_BYTES, QUIC_STREAMS,
     },
-    settings::Controller,
+    settings::{Controller, QuicBbr},
     tls::{self, IdentityError},
 };
 
@@ -29,12 +29,16 @@ pub(super) struct Configs {
 }
 
 impl Configs {
-    pub(super) fn new(identity: &Keypair, controller: Controller) -> Result<Self, IdentityError> {
+    pub(super) fn new(
+        identity: &Keypair,
+        controller: Controller,
+        bbr: QuicBbr,
+    ) -> Result<Self, IdentityError> {
         let (client, server) = tls::configs(identity)?;
         let suite = "the first suite of our provider is AES-128-GCM, which seals QUIC's first packets";
         let client = QuicClientConfig::try_from(client).expect(suite);
         let server = QuicServerConfig::try_from(server).expect(suite);
-        let transport = Arc::new(transport(controller));
+        let transport = Arc::new(transport(controller, bbr));
         Ok(Self {
             endpoint: endpoint(identity),
             client: client_config(client, transport.clone()),
@@ -72,7 +76,7 @@ fn server_config(tls: QuicServerConfig, transport: Arc<TransportConfig>) -> Serv
     config
 }
 
-fn transport(controller: Controller) -> TransportConfig {
+fn transport(controller: Controller, bbr: QuicBbr) -> TransportConfig {
     let idle = IdleTimeout::from(VarInt::from_u32(QUIC_IDLE_TIMEOUT.as_millis() as u32));
     let mut config = TransportConfig::default();
     config
@@ -85,6 +89,6 @@ fn transport(controller: Controller) -> TransportConfig {
         .keep_alive_interval(Some(QUIC_KEEP_ALIVE))
         .max_idle_timeout(Some(idle))
         .allow_spin(false)
-        .congestion_controller_factory(Arc::new(Switch::starting_with(controller)));
+        .congestion_controller_factory(Arc::new(Switch::starting_with(controller, bbr)));
     config
 }

@@ -63,7 +63,11 @@ impl QuicTransport {
         gauges: Gauges,
     ) -> Result<Self, IdentityError> {
         Ok(Self {
-            configs: Configs::new(identity, settings.controller.unwrap_or(Controller::Cubic))?,
+            configs: Configs::new(
+                identity,
+                settings.controller.unwrap_or(Controller::Cubic),
+                settings.quic_bbr,
+            )?,
             deadlines,
             buffer_bytes: settings.udp_buffer_bytes,
             listeners: Vec::new(),
