@@ -74,6 +74,9 @@ pub(super) const PROBE_ROUNDS: u64 = 63;
 /// Upper end of the doubling by which Up raises the proven bound: no shift overflows (§5.3.3.9).
 pub(super) const UP_DOUBLINGS: u32 = 30;
 
+/// Up fills the queue by a quarter of the round trip in a round; most of that is a queue, and not chance. Not in the draft.
+pub(super) const UP_RTT_GROWTH: f64 = 1.2;
+
 /// Least window, in packets: two on the way, and acknowledgements of two (§5.6.4.3).
 pub(super) const LEAST_WINDOW_PACKETS: u64 = 4;
 

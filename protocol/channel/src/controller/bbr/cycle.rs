@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     Bbr,
-    constants::{LOSS_THRESHOLD, PROBE_ROUNDS, PROBE_WAIT, UP_DOUBLINGS},
+    constants::{LOSS_THRESHOLD, PROBE_ROUNDS, PROBE_WAIT, UP_DOUBLINGS, UP_RTT_GROWTH},
     machine::Phase,
     rate::Rate,
     sampler::Sample,
@@ -218,9 +218,16 @@ impl Bbr {
             self.end_up(now);
         } else if self.is_held_by_long_term() {
             self.pipe.restart(sample.rate.unwrap_or(Rate::ZERO));
-        } else if self.pipe.full {
+        } else if self.pipe.full || self.is_queue_growing(sample) {
             self.end_up(now);
         }
+    }
+
+    /// One round that brought no more and a round trip that has grown by so much say what the draft waits three rounds for.
+    /// Those two rounds more of queue, every few seconds, left CUBIC on the same path half of what this leaves it.
+    fn is_queue_growing(&self, sample: &Sample) -> bool {
+        let usual = self.round_trip.least().unwrap_or(sample.rtt);
+        self.pipe.flat_rounds > 0 && sample.rtt > usual.mul_f64(UP_RTT_GROWTH)
     }
 
     fn end_up(&mut self, now: Instant) {

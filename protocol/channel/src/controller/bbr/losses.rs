@@ -19,8 +19,6 @@ pub(super) struct Losses {
 /// A round that is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Round {
-    /// Something was lost, or marked by the path.
-    pub(super) congested: bool,
     /// The path marked packets.
     pub(super) marked: bool,
     /// Lost of all that was settled in the round.
@@ -116,6 +114,6 @@ impl Losses {
     fn round(&self, delivered: u64) -> Round {
         let settled = self.bytes + (delivered - self.delivered_at_start);
         let share = if settled == 0 { 0.0 } else { self.bytes as f64 / settled as f64 };
-        Round { congested: self.seen, marked: self.marked, share, ranges: self.ranges }
+        Round { marked: self.marked, share, ranges: self.ranges }
     }
 }

@@ -8,7 +8,8 @@
 //! [`Bbr::send_quantum`]. Numbers of packets rise. All times but those of one call are its own; equal calls give equal
 //! decisions, as the random waits come from a seed.
 //!
-//! What differs from the draft is named where it is done: `Bbr::is_startup_over` and `Bbr::judge_round`.
+//! What differs from the draft is named where it is done: `Bbr::is_startup_over`, `Bbr::judge_round`
+//! and `Bbr::is_queue_growing`.
 
 mod aggregation;
 mod constants;
