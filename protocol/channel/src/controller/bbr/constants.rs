@@ -44,6 +44,10 @@ pub(super) const FULL_PIPE_ROUNDS: u32 = 3;
 /// Startup ends by loss when so many ranges of packets are lost in a round (§5.3.1.3).
 pub(super) const STARTUP_LOST_RANGES: u32 = 6;
 
+/// ... or at once, when so much of what is in flight is lost: no path loses as much by itself and is worth probing.
+/// Not in the draft.
+pub(super) const STARTUP_OVERFLOW: f64 = 0.1;
+
 /// Drain gives up after so many rounds: the rate was taken for more than it is (§5.3.2).
 pub(super) const DRAIN_ROUNDS: u64 = 3;
 

@@ -91,6 +91,11 @@ impl Losses {
         self.last_number = None;
     }
 
+    /// Ranges of consecutive packets that were lost in the round so far.
+    pub(super) fn ranges(&self) -> u32 {
+        self.ranges
+    }
+
     /// The greatest rate of the round.
     pub(super) fn latest_rate(&self) -> Rate {
         self.latest_rate

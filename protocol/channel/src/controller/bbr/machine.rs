@@ -148,14 +148,23 @@ impl Bbr {
             return;
         }
         if ended.is_some_and(|round| self.is_startup_over(&round)) {
-            self.undo.ended = Some(Ended::Startup);
-            self.pipe.was_full = true;
-            let volume = self.pipe_volume(self.bounded_rate(), 1.0);
-            self.long_term_in_flight = Some(volume.max(self.losses.latest_delivered()));
+            self.end_startup_by_loss();
+        } else if self.pipe.was_full {
+            self.start_drain();
         }
-        if self.pipe.was_full {
-            self.phase = Phase::Drain { since_round: self.rounds.count };
-        }
+    }
+
+    /// What was delivered in a round is proven (§5.3.1.3).
+    pub(super) fn end_startup_by_loss(&mut self) {
+        self.undo.ended = Some(Ended::Startup);
+        self.pipe.was_full = true;
+        let volume = self.pipe_volume(self.bounded_rate(), 1.0);
+        self.long_term_in_flight = Some(volume.max(self.losses.latest_delivered()));
+        self.start_drain();
+    }
+
+    fn start_drain(&mut self) {
+        self.phase = Phase::Drain { since_round: self.rounds.count };
     }
 
     /// §5.3.1.3, and the rate must have stopped growing. Losses on a path that still delivers a quarter more each round

@@ -8,8 +8,8 @@
 //! [`Bbr::send_quantum`]. Numbers of packets rise. All times but those of one call are its own; equal calls give equal
 //! decisions, as the random waits come from a seed.
 //!
-//! What differs from the draft is named where it is done: `Bbr::is_startup_over`, `Bbr::judge_round`
-//! and `Bbr::is_queue_growing`.
+//! What differs from the draft is named where it is done: `Bbr::is_startup_over`, `Bbr::is_overflowing`,
+//! `Bbr::judge_round` and `Bbr::is_queue_growing`.
 
 mod aggregation;
 mod constants;
@@ -25,6 +25,8 @@ mod reaction;
 mod round_trip;
 mod rounds;
 mod sampler;
+#[cfg(test)]
+mod tests;
 
 use std::time::{Duration, Instant};
 
@@ -226,5 +228,11 @@ impl Bbr {
     #[cfg(test)]
     pub(crate) fn state(&self) -> State {
         self.phase.state()
+    }
+
+    /// Packets that are followed.
+    #[cfg(test)]
+    fn remembered(&self) -> usize {
+        self.sampler.remembered()
     }
 }

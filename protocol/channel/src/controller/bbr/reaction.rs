@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{
     Bbr,
-    constants::{BETA, LOSS_THRESHOLD},
+    constants::{BETA, LOSS_THRESHOLD, STARTUP_LOST_RANGES, STARTUP_OVERFLOW},
     cycle::is_too_high,
     losses::Round,
     machine::Phase,
@@ -46,6 +46,15 @@ impl Bbr {
         if self.cycle.is_probe_sample && is_too_high(lost, departure.in_flight) {
             self.lower_long_term(now, in_flight_at_loss(departure, lost), departure.app_limited);
         }
+        if matches!(self.phase, Phase::Startup) && self.is_overflowing(lost, departure.in_flight) {
+            self.end_startup_by_loss();
+        }
+    }
+
+    /// The draft waits until a round with losses is over (§5.3.1.3). Where a tenth is lost a queue overflows, and that
+    /// round would lose as much again as the path holds.
+    fn is_overflowing(&self, lost: u64, in_flight: u64) -> bool {
+        self.losses.ranges() >= STARTUP_LOST_RANGES && lost as f64 > in_flight as f64 * STARTUP_OVERFLOW
     }
 
     pub(super) fn react_to_mark(&mut self, now: Instant) {

@@ -158,6 +158,11 @@ impl Sampler {
         self.app_limited_until.is_some()
     }
 
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.departures.len()
+    }
+
     fn settle(&mut self, number: u64) -> Option<Departure> {
         let index = self.departures.binary_search_by_key(&number, |departure| departure.number).ok()?;
         let departure = &mut self.departures[index];

@@ -125,6 +125,7 @@ impl Simulation {
             self.now = event.at;
             self.handle(event.what);
         }
+        self.outcome.estimates = self.flows.iter().map(Flow::rate).collect();
         self.outcome.states = self.flows.into_iter().map(|flow| flow.states).collect();
         self.outcome
     }

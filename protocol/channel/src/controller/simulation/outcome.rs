@@ -14,6 +14,8 @@ pub(crate) struct Outcome {
     pub(super) looks: Vec<Look>,
     /// Of each flow, each with the time it began.
     pub(super) states: Vec<Vec<(Duration, State)>>,
+    /// Of each flow at the end, in bytes a second.
+    pub(super) estimates: Vec<Option<u64>>,
 }
 
 #[derive(Debug)]
@@ -34,6 +36,23 @@ impl Outcome {
     pub(crate) fn dropped_share(&self, flow: usize, seconds: Range<u64>) -> f64 {
         let (before, after) = self.ends(flow, seconds);
         (after.dropped - before.dropped) as f64 / (after.sent - before.sent) as f64
+    }
+
+    /// What the queue dropped of a flow in these seconds.
+    pub(crate) fn dropped_bytes(&self, flow: usize, seconds: Range<u64>) -> f64 {
+        let (before, after) = self.ends(flow, seconds);
+        ((after.dropped - before.dropped) * PACKET_BYTES) as f64
+    }
+
+    /// The time that the queue took then.
+    pub(crate) fn queue_ms(&self, at: Duration) -> f64 {
+        let index = (at.as_nanos() / LOOK_INTERVAL.as_nanos()) as usize;
+        self.looks[index].queue_delay.as_secs_f64() * 1e3
+    }
+
+    /// The rate that a flow of ours took the path for at the end, in Mbit/s.
+    pub(crate) fn estimate_mbit(&self, flow: usize) -> Option<f64> {
+        self.estimates[flow].map(|bytes_per_s| bytes_per_s as f64 * 8e-6)
     }
 
     /// The time that the queue took at the median in these seconds.

@@ -65,7 +65,8 @@ impl Path {
         Self { policer: Some(policer), ..self }
     }
 
-    fn bdp_bytes(&self) -> f64 {
+    /// What it holds without a queue.
+    pub(crate) fn bdp_bytes(&self) -> f64 {
         self.rate_bytes_per_s * self.rtt.as_secs_f64()
     }
 }
