@@ -1,14 +1,11 @@
 //! Our own BBR as a controller of the QUIC library.
 
-use std::{
-    any::Any,
-    time::{Duration, Instant},
-};
+use std::{any::Any, time::Instant};
 
 use noq::congestion::{self, ControllerMetrics};
 use noq_proto::RttEstimator;
 
-use crate::controller::bbr::Bbr;
+use crate::controller::bbr::{Bbr, Found};
 
 /// Tells [`Bbr`] what the library sees, and the library's pacer what it decides.
 #[derive(Debug, Clone)]
@@ -19,11 +16,11 @@ impl OwnBbr {
         Self(Bbr::new(now, mtu, fastrand::u64(..)))
     }
 
-    /// For a path whose window another controller has found.
-    pub(super) fn resume(now: Instant, mtu: u16, window: u64, rtt: Duration) -> Self {
-        let mut bbr = Bbr::new(now, mtu, fastrand::u64(..));
-        bbr.resume(now, window, rtt);
-        Self(bbr)
+    /// For a path of which another controller has found something.
+    pub(super) fn taking_over(now: Instant, mtu: u16, found: Found) -> Self {
+        let mut own = Self::new(now, mtu);
+        own.0.take_over(now, found);
+        own
     }
 }
 

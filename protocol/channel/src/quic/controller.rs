@@ -13,7 +13,10 @@ use noq::congestion::{self, Bbr3Config, ControllerFactory, ControllerMetrics, Cu
 use noq_proto::RttEstimator;
 
 use super::bbr::OwnBbr;
-use crate::settings::{Controller, QuicBbr};
+use crate::{
+    controller::bbr::Found,
+    settings::{Controller, QuicBbr},
+};
 
 type Inner = Box<dyn congestion::Controller>;
 
@@ -92,13 +95,6 @@ struct Switchable {
     mtu: u16,
 }
 
-/// What the controller before has found of the path.
-#[derive(Debug, Clone, Copy)]
-struct Found {
-    window: u64,
-    rtt: Duration,
-}
-
 impl Switchable {
     fn exchange_if_wanted(&mut self, now: Instant, rtt: Duration) {
         let wanted = self.choice.wanted();
@@ -106,7 +102,8 @@ impl Switchable {
             return;
         }
         let window = self.inner.window();
-        let found = (window > self.inner.initial_window()).then_some(Found { window, rtt });
+        let is_full = self.inner.metrics().ssthresh.is_some_and(|threshold| threshold < u64::MAX);
+        let found = (window > self.inner.initial_window()).then_some(Found { window, rtt, is_full });
         self.inner = fresh((wanted, self.bbr), found, now, self.mtu);
         self.active = wanted;
     }
@@ -118,9 +115,7 @@ fn fresh(wanted: (Controller, QuicBbr), found: Option<Found>, now: Instant, mtu:
         ((Controller::Cubic, _), None) => Arc::new(CubicConfig::default()).build(now, mtu),
         ((Controller::Cubic, _), Some(found)) => Box::new(cubic_from(found.window, now, mtu)),
         ((Controller::Bbr, QuicBbr::Own), None) => Box::new(OwnBbr::new(now, mtu)),
-        ((Controller::Bbr, QuicBbr::Own), Some(Found { window, rtt })) => {
-            Box::new(OwnBbr::resume(now, mtu, window, rtt))
-        }
+        ((Controller::Bbr, QuicBbr::Own), Some(found)) => Box::new(OwnBbr::taking_over(now, mtu, found)),
         ((Controller::Bbr, QuicBbr::Library), None) => Arc::new(Bbr3Config::default()).build(now, mtu),
         ((Controller::Bbr, QuicBbr::Library), Some(found)) => {
             let mut config = Bbr3Config::default();
@@ -282,7 +277,7 @@ mod tests {
         assert_eq!(copy.choice.wanted(), Controller::Bbr);
     }
 
-    /// A controller whose window has grown.
+    /// A controller whose window has grown until something was lost.
     #[derive(Debug)]
     struct Grown(u64);
 
@@ -293,6 +288,12 @@ mod tests {
 
         fn window(&self) -> u64 {
             self.0
+        }
+
+        fn metrics(&self) -> ControllerMetrics {
+            let mut metrics = ControllerMetrics::default();
+            metrics.ssthresh = Some(self.0);
+            metrics
         }
 
         fn clone_box(&self) -> Inner {

@@ -33,7 +33,6 @@ pub(super) struct Cycle {
 enum Acks {
     /// Nothing in particular.
     Steady,
-    Refilling,
     /// Up has begun, and they are of packets from before.
     ProbeStarting,
     /// They are of Up's packets.
@@ -106,7 +105,7 @@ impl Bbr {
         self.forget_short_term();
         self.cycle.growth = Growth::new();
         self.cycle.was_cautious = false;
-        self.cycle.acks = Acks::Refilling;
+        self.cycle.acks = Acks::Steady;
         self.rounds.restart(self.sampler.delivered);
         self.phase = Phase::Refill;
     }
@@ -161,7 +160,7 @@ impl Bbr {
         match self.cycle.acks {
             Acks::ProbeStarting => self.cycle.acks = Acks::ProbeFeedback,
             Acks::ProbeStopping => return self.on_probe_over(sample),
-            Acks::Steady | Acks::Refilling | Acks::ProbeFeedback => {}
+            Acks::Steady | Acks::ProbeFeedback => {}
         }
         false
     }

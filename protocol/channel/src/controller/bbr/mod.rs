@@ -3,10 +3,9 @@
 //! queue to overflow.
 //!
 //! It knows neither sockets nor clocks. Whoever sends tells of each packet that leaves ([`Bbr::on_sent`]), of each that
-//! was acknowledged ([`Bbr::on_acked`]; [`Bbr::on_acks_end`] once those that came together are told) and of each that
-//! was lost ([`Bbr::on_lost`]), with times that never fall, and keeps to [`Bbr::window`], [`Bbr::pacing_rate`] and
-//! [`Bbr::send_quantum`]. Numbers of packets rise. All times but those of one call are its own; equal calls give equal
-//! decisions, as the random waits come from a seed.
+//! was acknowledged ([`Bbr::on_acked`], and [`Bbr::on_acks_end`] once all that came together are told) and of each that
+//! was lost ([`Bbr::on_lost`]), and keeps to [`Bbr::window`], [`Bbr::pacing_rate`] and [`Bbr::send_quantum`]. Times never
+//! fall, and numbers of packets rise. Equal calls lead to equal decisions: what is random comes from a seed.
 //!
 //! What differs from the draft is named where it is done: `Bbr::is_startup_over`, `Bbr::is_overflowing`,
 //! `Bbr::judge_round` and `Bbr::is_queue_growing`.
@@ -46,6 +45,17 @@ use self::{
 };
 #[cfg(test)]
 pub(crate) use machine::State;
+
+/// What a controller has found of a path.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    /// What may be in flight, in bytes.
+    pub(crate) window: u64,
+    /// The least round trip.
+    pub(crate) rtt: Duration,
+    /// The window no longer grew: it fills the path.
+    pub(crate) is_full: bool,
+}
 
 /// One controller, of one path of one connection.
 #[derive(Debug, Clone)]
@@ -119,11 +129,16 @@ impl Bbr {
         bbr
     }
 
-    /// Goes on with a window and a round trip that another controller has found, instead of looking for them.
-    pub(crate) fn resume(&mut self, now: Instant, window: u64, rtt: Duration) {
-        self.window = window.max(self.least_window());
-        self.round_trip.on_sample(now, rtt);
-        self.max_rate.update(self.cycle.count, Rate::of(self.window, rtt).unwrap_or(Rate::ZERO), RATE_CYCLES);
+    /// Goes on from what another controller has found, instead of looking for it.
+    pub(crate) fn take_over(&mut self, now: Instant, found: Found) {
+        self.window = found.window.max(self.least_window());
+        self.round_trip.on_sample(now, found.rtt);
+        if !found.is_full {
+            self.initial_window = self.window;
+            return self.init_pacing();
+        }
+        let rate = Rate::of(self.window, found.rtt).unwrap_or(Rate::ZERO);
+        self.max_rate.update(self.cycle.count, rate, RATE_CYCLES);
         self.pipe.was_full = true;
         self.start_down(now);
         self.set_pacing(self.phase.pacing_gain());

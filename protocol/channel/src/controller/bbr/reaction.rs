@@ -91,6 +91,7 @@ impl Bbr {
     pub(super) fn collapse(&mut self) {
         self.remember_for_undo();
         self.collapsed = true;
+        self.rounds.restart(self.sampler.delivered);
         self.window = self.least_window();
     }
 
