@@ -67,7 +67,7 @@ mod linux {
             });
             let address = announced.recv()?;
             let settings = settings(controller)?;
-            let looking = scope.spawn(move || look(time, arrived));
+            let looking = scope.spawn(move || on_this_host(look(time, arrived)));
             let sent = path.enter(Side::A, move || on_this_host(send(address, settings, time)))??;
             Ok::<_, Failure>((looking.join().map_err(|_| "the counting failed")?, sent))
         })?;
@@ -109,11 +109,11 @@ mod linux {
     }
 
     /// What had arrived at each look.
-    fn look(time: Duration, arrived: &AtomicU64) -> Vec<u64> {
+    async fn look(time: Duration, arrived: &AtomicU64) -> Vec<u64> {
         let started = Instant::now();
         let mut looks = Vec::new();
         while started.elapsed() < time {
-            thread::sleep(LOOK);
+            tokio::time::sleep(LOOK).await;
             looks.push(arrived.load(Ordering::Relaxed));
         }
         looks

@@ -78,6 +78,9 @@ pub(super) const PROBE_ROUNDS: u64 = 63;
 /// Upper end of the doubling by which Up raises the proven bound: no shift overflows (§5.3.3.9).
 pub(super) const UP_DOUBLINGS: u32 = 30;
 
+/// A rate that has grown by less than half of what Up asks for does not grow. Not in the draft.
+pub(super) const STUCK_GROWTH: f64 = 1.125;
+
 /// Up fills the queue by a quarter of the round trip in a round; most of that is a queue, and not chance. Not in the draft.
 pub(super) const UP_RTT_GROWTH: f64 = 1.2;
 

@@ -226,7 +226,8 @@ impl Bbr {
     /// Those two rounds more of queue, every few seconds, left CUBIC on the same path half of what this leaves it.
     fn is_queue_growing(&self, sample: &Sample) -> bool {
         let usual = self.round_trip.least().unwrap_or(sample.rtt);
-        self.pipe.flat_rounds > 0 && sample.rtt > usual.mul_f64(UP_RTT_GROWTH)
+        let is_stuck = self.pipe.is_stuck_at(sample.rate.unwrap_or(Rate::ZERO));
+        is_stuck && sample.rtt > usual.mul_f64(UP_RTT_GROWTH)
     }
 
     fn end_up(&mut self, now: Instant) {

@@ -168,7 +168,7 @@ impl Bbr {
     }
 
     /// §5.3.1.3, and the rate must have stopped growing. Losses on a path that still delivers a quarter more each round
-    /// are its own: at one percent, one start in ten ended at an eighth of the rate without this, and cycles of some
+    /// are its own: where one packet in a hundred is lost, one start in six ended below the rate by chance, and cycles of
     /// seconds had to find the rest.
     fn is_startup_over(&self, round: &Round) -> bool {
         round.share > LOSS_THRESHOLD && round.ranges >= STARTUP_LOST_RANGES && self.pipe.flat_rounds > 0

@@ -1,7 +1,7 @@
 //! Whether sending faster still delivers faster (§5.3.1.2).
 
 use super::{
-    constants::{FULL_PIPE_GROWTH, FULL_PIPE_ROUNDS},
+    constants::{FULL_PIPE_GROWTH, FULL_PIPE_ROUNDS, STUCK_GROWTH},
     rate::Rate,
 };
 
@@ -26,6 +26,11 @@ impl Pipe {
     /// Compares with `baseline` from now on.
     pub(super) fn restart(&mut self, baseline: Rate) {
         *self = Self { baseline, flat_rounds: 0, full: false, was_full: self.was_full };
+    }
+
+    /// A round was flat, and the rate is still well below what Up asks for.
+    pub(super) fn is_stuck_at(&self, rate: Rate) -> bool {
+        self.flat_rounds > 0 && rate < self.baseline.times(STUCK_GROWTH)
     }
 
     /// Once a round, with a rate that the application did not limit.
