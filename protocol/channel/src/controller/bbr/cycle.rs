@@ -26,6 +26,7 @@ pub(super) struct Cycle {
     /// The last probe ended where the one before lost too much.
     was_cautious: bool,
     growth: Growth,
+    rtt_before_up: Duration,
 }
 
 /// What acknowledgements tell of.
@@ -80,6 +81,7 @@ impl Cycle {
             went_too_high: false,
             was_cautious: false,
             growth: Growth::new(),
+            rtt_before_up: Duration::ZERO,
         }
     }
 
@@ -110,11 +112,12 @@ impl Bbr {
         self.phase = Phase::Refill;
     }
 
-    fn start_up(&mut self, rate: Rate) {
+    fn start_up(&mut self, sample: &Sample) {
+        self.cycle.rtt_before_up = sample.rtt;
         self.cycle.acks = Acks::ProbeStarting;
         self.cycle.is_probe_sample = true;
         self.rounds.restart(self.sampler.delivered);
-        self.pipe.restart(rate);
+        self.pipe.restart(sample.rate.unwrap_or(Rate::ZERO));
         self.phase = Phase::Up;
         self.cycle.growth.steepen(self.window, self.packet_bytes);
     }
@@ -127,7 +130,7 @@ impl Bbr {
         match self.phase {
             Phase::Down | Phase::Cruise if self.is_time_to_probe(now) => self.start_refill(),
             Phase::Down if self.is_time_to_cruise() => self.phase = Phase::Cruise,
-            Phase::Refill if self.rounds.started => self.start_up(sample.rate.unwrap_or(Rate::ZERO)),
+            Phase::Refill if self.rounds.started => self.start_up(sample),
             Phase::Up => self.follow_up(now, sample),
             Phase::Startup
             | Phase::Drain { .. }
@@ -222,12 +225,12 @@ impl Bbr {
         }
     }
 
-    /// One round that brought no more and a round trip that has grown by so much say what the draft waits three rounds for.
-    /// Those two rounds more of queue, every few seconds, left CUBIC on the same path half of what this leaves it.
+    /// One round that brought no more and a round trip that has grown meanwhile say what the draft waits three rounds for.
+    /// Two rounds more of queue, every few seconds, took a third of CUBIC's share of a long path.
     fn is_queue_growing(&self, sample: &Sample) -> bool {
-        let usual = self.round_trip.least().unwrap_or(sample.rtt);
-        let is_stuck = self.pipe.is_stuck_at(sample.rate.unwrap_or(Rate::ZERO));
-        is_stuck && sample.rtt > usual.mul_f64(UP_RTT_GROWTH)
+        let least = self.round_trip.least().unwrap_or(sample.rtt);
+        let bound = self.cycle.rtt_before_up + least.mul_f64(UP_RTT_GROWTH);
+        self.pipe.flat_rounds > 0 && sample.rtt > bound
     }
 
     fn end_up(&mut self, now: Instant) {

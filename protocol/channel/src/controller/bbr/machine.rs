@@ -5,9 +5,9 @@ use std::time::Instant;
 use super::{
     Bbr,
     constants::{
-        AGGREGATION_ROUNDS, DOWN_PACING_GAIN, DRAIN_PACING_GAIN, DRAIN_ROUNDS, LOSS_THRESHOLD,
-        PROBE_RTT_WINDOW_GAIN, RATE_CYCLES, STARTUP_AGGREGATION_ROUNDS, STARTUP_LOST_RANGES,
-        STARTUP_PACING_GAIN, UP_PACING_GAIN, UP_WINDOW_GAIN, WINDOW_GAIN,
+        AGGREGATION_ROUNDS, DOWN_PACING_GAIN, DRAIN_PACING_GAIN, DRAIN_ROUNDS, FULL_PIPE_GROWTH,
+        LOSS_THRESHOLD, PROBE_RTT_WINDOW_GAIN, RATE_CYCLES, STARTUP_AGGREGATION_ROUNDS, STARTUP_LOST_RANGES,
+        STARTUP_PACING_GAIN, UP_GROWTH, UP_PACING_GAIN, UP_WINDOW_GAIN, WINDOW_GAIN,
     },
     losses::Round,
     probe::ProbeRtt,
@@ -139,7 +139,8 @@ impl Bbr {
 
     fn check_pipe(&mut self, sample: &Sample) {
         if self.rounds.started && !sample.app_limited {
-            self.pipe.on_round(sample.rate.unwrap_or(Rate::ZERO));
+            let growth = if matches!(self.phase, Phase::Up) { UP_GROWTH } else { FULL_PIPE_GROWTH };
+            self.pipe.on_round(sample.rate.unwrap_or(Rate::ZERO), growth);
         }
     }
 

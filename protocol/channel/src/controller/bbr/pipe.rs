@@ -1,9 +1,6 @@
 //! Whether sending faster still delivers faster (§5.3.1.2).
 
-use super::{
-    constants::{FULL_PIPE_GROWTH, FULL_PIPE_ROUNDS, STUCK_GROWTH},
-    rate::Rate,
-};
+use super::{constants::FULL_PIPE_ROUNDS, rate::Rate};
 
 /// Looks for a rate that no longer grows.
 #[derive(Debug, Clone, Copy)]
@@ -28,17 +25,12 @@ impl Pipe {
         *self = Self { baseline, flat_rounds: 0, full: false, was_full: self.was_full };
     }
 
-    /// A round was flat, and the rate is still well below what Up asks for.
-    pub(super) fn is_stuck_at(&self, rate: Rate) -> bool {
-        self.flat_rounds > 0 && rate < self.baseline.times(STUCK_GROWTH)
-    }
-
-    /// Once a round, with a rate that the application did not limit.
-    pub(super) fn on_round(&mut self, rate: Rate) {
+    /// Once a round, with a rate that the application did not limit; so many times the baseline is growth.
+    pub(super) fn on_round(&mut self, rate: Rate, growth: f64) {
         if self.full {
             return;
         }
-        if rate >= self.baseline.times(FULL_PIPE_GROWTH) {
+        if rate >= self.baseline.times(growth) {
             return self.restart(rate);
         }
         self.flat_rounds += 1;

@@ -28,6 +28,14 @@ fn a_rate_that_doubles_is_found_within_ten_seconds() {
     assert!(mbit > 90.0, "{mbit} Mbit/s");
 }
 
+/// By the draft each probe, every few seconds, less than doubles the rate.
+#[test]
+fn a_rate_that_grows_tenfold_is_found_by_one_probe() {
+    let outcome = changed(Path::new(10.0, 50), Path::new(100.0, 50), 20);
+    let mbit = outcome.mbit(0, 14..20);
+    assert!(mbit > 90.0, "{mbit} Mbit/s");
+}
+
 #[test]
 fn a_round_trip_that_rises_is_believed_once_it_is_measured() {
     let outcome = changed(Path::new(50.0, 50), Path::new(50.0, 150), 40);

@@ -25,10 +25,10 @@ fn one_that_comes_later_gets_its_share() {
 
 #[test]
 fn four_flows_share_evenly_and_fill_the_path() {
-    let outcome = together(Path::new(50.0, 40), &[0.0, 1.0, 2.0, 3.0]).run(40);
-    let jain = outcome.jain(20..40);
+    let outcome = together(Path::new(50.0, 40), &[0.0, 1.0, 2.0, 3.0]).run(60);
+    let jain = outcome.jain(30..60);
     assert!(jain > 0.9, "{jain}");
-    let mbit: f64 = (0..4).map(|flow| outcome.mbit(flow, 20..40)).sum();
+    let mbit: f64 = (0..4).map(|flow| outcome.mbit(flow, 30..60)).sum();
     assert!(mbit > 47.0, "{mbit} Mbit/s");
 }
 
