@@ -29,6 +29,12 @@ pub(super) const PACING_MARGIN: f64 = 0.99;
 /// The share of a round that may be lost while we ask for more (§2.14).
 pub(super) const LOSS_THRESHOLD: f64 = 0.02;
 
+/// The loss that a path may have by itself: the draft's own goal (§3.1).
+pub(super) const BORNE_LOSS: f64 = 0.01;
+
+/// Chance exceeds its mean by so many deviations once in a thousand rounds. Not in the draft.
+pub(super) const CHANCE_DEVIATIONS: f64 = 3.0;
+
 /// No bound falls faster than CUBIC's window would (§5.5.10.2).
 pub(super) const BETA: f64 = 0.7;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     Bbr,
-    constants::{LOSS_THRESHOLD, PROBE_ROUNDS, PROBE_WAIT, UP_DOUBLINGS, UP_RTT_GROWTH},
+    constants::{PROBE_ROUNDS, PROBE_WAIT, UP_DOUBLINGS, UP_RTT_GROWTH},
     machine::Phase,
     rate::Rate,
     sampler::Sample,
@@ -146,7 +146,7 @@ impl Bbr {
         if self.rounds.started && self.on_cycle_round(sample) {
             return true;
         }
-        if is_too_high(sample.lost, sample.in_flight) {
+        if self.is_too_much(sample.lost, sample.in_flight) {
             return false;
         }
         if let Some(bound) = &mut self.long_term_in_flight {
@@ -243,9 +243,4 @@ impl Bbr {
         let lately = self.window_limited_in.is_some_and(|round| round + 1 >= self.rounds.count);
         lately && self.long_term_in_flight.is_some_and(|bound| self.window >= bound)
     }
-}
-
-/// Whether a round lost more than a probe may (§5.5.10.2).
-pub(super) fn is_too_high(lost: u64, in_flight: u64) -> bool {
-    lost as f64 > in_flight as f64 * LOSS_THRESHOLD
 }

@@ -21,8 +21,9 @@ pub(super) struct Losses {
 pub(super) struct Round {
     /// The path marked packets.
     pub(super) marked: bool,
-    /// Lost of all that was settled in the round.
-    pub(super) share: f64,
+    pub(super) lost: u64,
+    /// Lost and delivered.
+    pub(super) settled: u64,
     /// Ranges of consecutive packets that were lost.
     pub(super) ranges: u32,
 }
@@ -118,7 +119,6 @@ impl Losses {
 
     fn round(&self, delivered: u64) -> Round {
         let settled = self.bytes + (delivered - self.delivered_at_start);
-        let share = if settled == 0 { 0.0 } else { self.bytes as f64 / settled as f64 };
-        Round { marked: self.marked, share, ranges: self.ranges }
+        Round { marked: self.marked, lost: self.bytes, settled, ranges: self.ranges }
     }
 }

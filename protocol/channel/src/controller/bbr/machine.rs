@@ -6,7 +6,7 @@ use super::{
     Bbr,
     constants::{
         AGGREGATION_ROUNDS, DOWN_PACING_GAIN, DRAIN_PACING_GAIN, DRAIN_ROUNDS, FULL_PIPE_GROWTH,
-        LOSS_THRESHOLD, PROBE_RTT_WINDOW_GAIN, RATE_CYCLES, STARTUP_AGGREGATION_ROUNDS, STARTUP_LOST_RANGES,
+        PROBE_RTT_WINDOW_GAIN, RATE_CYCLES, STARTUP_AGGREGATION_ROUNDS, STARTUP_LOST_RANGES,
         STARTUP_PACING_GAIN, UP_GROWTH, UP_PACING_GAIN, UP_WINDOW_GAIN, WINDOW_GAIN,
     },
     losses::Round,
@@ -172,7 +172,9 @@ impl Bbr {
     /// are its own: where one packet in a hundred is lost, one start in six ended below the rate by chance, and cycles of
     /// seconds had to find the rest.
     fn is_startup_over(&self, round: &Round) -> bool {
-        round.share > LOSS_THRESHOLD && round.ranges >= STARTUP_LOST_RANGES && self.pipe.flat_rounds > 0
+        self.is_too_much(round.lost, round.settled)
+            && round.ranges >= STARTUP_LOST_RANGES
+            && self.pipe.flat_rounds > 0
     }
 
     fn check_drain(&mut self, now: Instant) {

@@ -4,8 +4,7 @@ use std::time::Instant;
 
 use super::{
     Bbr,
-    constants::{BETA, LOSS_THRESHOLD, STARTUP_LOST_RANGES, STARTUP_OVERFLOW},
-    cycle::is_too_high,
+    constants::{BETA, BORNE_LOSS, CHANCE_DEVIATIONS, LOSS_THRESHOLD, STARTUP_LOST_RANGES, STARTUP_OVERFLOW},
     losses::Round,
     machine::Phase,
     rate::Rate,
@@ -43,7 +42,7 @@ impl Bbr {
     /// Of packets that left while we asked for more: is it too much, and where did it become so (§5.5.10.2)?
     pub(super) fn react_to_loss(&mut self, now: Instant, departure: &Departure) {
         let lost = self.sampler.lost - departure.lost;
-        if self.cycle.is_probe_sample && is_too_high(lost, departure.in_flight) {
+        if self.cycle.is_probe_sample && self.is_too_much(lost, departure.in_flight) {
             self.lower_long_term(now, in_flight_at_loss(departure, lost), departure.app_limited);
         }
         if matches!(self.phase, Phase::Startup) && self.is_overflowing(lost, departure.in_flight) {
@@ -67,7 +66,7 @@ impl Bbr {
     /// probe may lose. The draft goes down after any loss, and so by two percent a round on a path that loses one packet in
     /// a hundred by itself, which cost a tenth of it; beside CUBIC it made no difference.
     pub(super) fn judge_round(&mut self, round: &Round) {
-        let is_congested = round.marked || round.share > LOSS_THRESHOLD;
+        let is_congested = round.marked || self.is_too_much(round.lost, round.settled);
         if self.phase.is_probing() || !is_congested {
             return;
         }
@@ -75,6 +74,15 @@ impl Bbr {
         self.short_term_rate = Some(self.losses.latest_rate().max(rate.times(BETA)));
         let in_flight = self.short_term_in_flight.unwrap_or(self.window);
         self.short_term_in_flight = Some(self.losses.latest_delivered().max(beta(in_flight)));
+    }
+
+    /// Whether so much lost of so much is more than a path may lose by itself: two percent (§2.14), and what chance adds to
+    /// one percent. The draft has no room for chance: where little is in flight, and one in a hundred is lost, most probes
+    /// ended by it, and a rate that had once fallen stayed low.
+    pub(super) fn is_too_much(&self, lost: u64, of: u64) -> bool {
+        let packets = of as f64 / self.packet_bytes as f64;
+        let chance = CHANCE_DEVIATIONS * (packets * BORNE_LOSS).sqrt();
+        lost as f64 > (packets * LOSS_THRESHOLD + chance) * self.packet_bytes as f64
     }
 
     pub(super) fn forget_short_term(&mut self) {

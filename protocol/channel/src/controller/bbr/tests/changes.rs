@@ -36,6 +36,15 @@ fn a_rate_that_grows_tenfold_is_found_by_one_probe() {
     assert!(mbit > 90.0, "{mbit} Mbit/s");
 }
 
+/// With little in flight chance alone loses more than two percent of many rounds.
+#[test]
+fn a_rate_that_grows_is_found_where_one_packet_in_a_hundred_is_lost() {
+    let path = |mbit| Path::new(mbit, 141).loss(0.01);
+    let outcome = changed(path(8.0), path(100.0), 30);
+    let mbit = outcome.mbit(0, 20..30);
+    assert!(mbit > 80.0, "{mbit} Mbit/s");
+}
+
 #[test]
 fn a_round_trip_that_rises_is_believed_once_it_is_measured() {
     let outcome = changed(Path::new(50.0, 50), Path::new(50.0, 150), 40);
