@@ -7,8 +7,9 @@
 //! was lost ([`Bbr::on_lost`]), and keeps to [`Bbr::window`], [`Bbr::pacing_rate`] and [`Bbr::send_quantum`]. Times never
 //! fall, and numbers of packets rise. Equal calls lead to equal decisions: what is random comes from a seed.
 //!
-//! What differs from the draft is named where it is done: `Bbr::is_startup_over`, `Bbr::is_overflowing`,
-//! `Bbr::judge_round` and `Bbr::is_queue_growing`.
+//! What differs from the draft says so where it is done: `Bbr::is_startup_over`, `Bbr::is_overflowing`,
+//! `Bbr::judge_round`, `Bbr::is_too_much`, `Bbr::is_queue_growing` and `UP_GROWTH`
+//! (docs/decisions/0022-own-bbr.md has the figures).
 
 mod aggregation;
 mod constants;
