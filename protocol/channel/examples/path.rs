@@ -144,7 +144,9 @@ mod linux {
             sending.push(tokio::spawn(fill(stream, until)));
         }
         tokio::time::sleep_until(until.into()).await;
-        Ok(gauge.statistics()?)
+        let statistics = gauge.statistics()?;
+        poll_fn(|context| connection.poll_close_unpin(context)).await?;
+        Ok(statistics)
     }
 
     async fn fill(mut stream: SubstreamBox, until: Instant) -> io::Result<()> {
