@@ -60,6 +60,9 @@ impl Bbr {
         if self.cycle.is_probe_sample {
             self.lower_long_term(now, self.sampler.in_flight, self.sampler.app_limited());
         }
+        if matches!(self.phase, Phase::Startup) {
+            self.end_startup_by_loss();
+        }
     }
 
     /// At the end of a round: outside of probes, go down to what was delivered (§5.5.10.3), where more was lost than a

@@ -110,6 +110,15 @@ fn rounds_that_lose_one_in_a_hundred_change_nothing() {
 }
 
 #[test]
+fn a_mark_of_the_path_ends_startup() {
+    let mut rounds = Rounds::new();
+    rounds.whole_round(10);
+    assert_eq!(rounds.bbr.state(), State::Startup);
+    rounds.bbr.on_mark(rounds.now);
+    assert_eq!(rounds.bbr.state(), State::Drain);
+}
+
+#[test]
 fn losses_that_were_none_are_undone() {
     let mut rounds = Rounds::filled(100);
     rounds.lossy_round(100, 2);
