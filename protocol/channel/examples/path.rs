@@ -1,7 +1,7 @@
 //! Moves bytes from memory over one QUIC connection and an emulated path: `path CONTROLLER PROFILE LOSS SECONDS`, where
 //! CONTROLLER is `cubic`, `bbr` (the QUIC library's) or `bbr3` (ours), and LOSS is a probability, on the way to the
-//! receiver. Writes one row of `docs/benchmarks/transports/quic-bbr.csv`,
-//! without its first column. Needs Linux, root and /dev/net/tun.
+//! receiver. Writes a row of `docs/benchmarks/transports/quic-bbr.csv` but for its first column. Needs Linux, root and
+//! /dev/net/tun.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
