@@ -3,6 +3,8 @@
 mod cli;
 #[cfg(target_os = "linux")]
 mod latency;
+mod statistics;
+mod study;
 mod tools;
 
 use std::{
