@@ -3,6 +3,7 @@
 mod cli;
 #[cfg(target_os = "linux")]
 mod latency;
+mod report;
 mod statistics;
 mod study;
 mod tools;

@@ -69,7 +69,7 @@ mod tests {
     const SIMULATED_RESAMPLES: usize = 399;
 
     fn coverage(noise: Noise, rounds: usize) -> f64 {
-        share_of_runs(4_000, |random| {
+        share_of_runs(2_000, |random| {
             let values = noise.values(random, rounds);
             let found = resampled(&values, CONFIDENCE, SIMULATED_RESAMPLES, random.u64(..));
             found.low <= noise.mean() && noise.mean() <= found.high

@@ -9,6 +9,7 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// Nothing is known.
+    #[cfg(test)]
     pub(crate) const UNKNOWN: Self = Self { low: f64::NEG_INFINITY, high: f64::INFINITY };
 
     /// `value` was observed.
@@ -19,12 +20,13 @@ impl Bounds {
     /// It is `low` or more.
     #[cfg(test)]
     pub(crate) fn at_least(low: f64) -> Self {
-        Self { low, ..Self::UNKNOWN }
+        Self { low, high: f64::INFINITY }
     }
 
     /// It is `high` or less.
+    #[cfg(test)]
     pub(crate) fn at_most(high: f64) -> Self {
-        Self { high, ..Self::UNKNOWN }
+        Self { low: f64::NEG_INFINITY, high }
     }
 
     /// It lies between the two, which may be infinite.
