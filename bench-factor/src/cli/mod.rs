@@ -7,6 +7,7 @@ mod fixture;
 mod link;
 #[cfg(target_os = "linux")]
 mod pipe;
+mod report;
 #[cfg(target_os = "linux")]
 mod tools;
 
@@ -31,6 +32,8 @@ enum Command {
     Diverge(diverge::Diverge),
     /// Print one hash of a tree, made without the product's code
     Digest(digest::Digest),
+    /// Make tables and a page of what a run of the study observed
+    Report(report::Report),
     /// Join two hosts by an emulated path, on this machine
     #[cfg(target_os = "linux")]
     #[command(subcommand)]
@@ -50,6 +53,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         Command::Fixture(fixture) => fixture::run(fixture, out)?,
         Command::Diverge(diverge) => diverge::run(diverge, out)?,
         Command::Digest(digest) => digest::run(digest, out)?,
+        Command::Report(report) => report::run(report, out)?,
         #[cfg(target_os = "linux")]
         Command::Link(link) => return link::run(*link, out),
         #[cfg(target_os = "linux")]

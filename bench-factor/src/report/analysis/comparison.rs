@@ -21,7 +21,7 @@ pub(crate) struct Comparison {
     pub(crate) name: String,
     pub(crate) of: String,
     pub(crate) against: String,
-    /// As declared, and as a logarithm.
+    /// As declared.
     pub(crate) margin_percent: Option<f64>,
     margin: Option<f64>,
     /// By round. A round in which one of the two has no speed has none.
@@ -95,6 +95,11 @@ impl Comparison {
         };
         comparison.verdict = comparison.verdict(1);
         comparison
+    }
+
+    /// The declared margin as a logarithm.
+    pub(crate) fn margin(&self) -> Option<f64> {
+        self.margin
     }
 
     /// How often a speed lower by `share` would have been found in as many rounds that scatter as these do, if a

@@ -20,7 +20,6 @@ pub(crate) struct Condition<'a> {
     pub(crate) name: &'a str,
     pub(crate) role: Role,
     pub(crate) factors: &'a Factors,
-    pub(crate) useful_bytes: u64,
     /// What counts, by round.
     pub(crate) cells: BTreeMap<u32, &'a Observation>,
     /// Median speed, in decimal MB/s.
@@ -54,7 +53,6 @@ impl<'a> Condition<'a> {
             name: &first.condition,
             role: first.role,
             factors: &first.factors,
-            useful_bytes: first.useful_bytes,
             median: median(&speeds),
             interval: interval(&speeds, CONFIDENCE),
             efficiency: median(&efficiencies),

@@ -15,7 +15,7 @@ pub(super) fn questions(conditions: &[Condition<'_>], asked: &BTreeSet<(&str, &s
             questions.extend(question(one, other).filter(|_| is_study && !is_asked));
         }
     }
-    questions.sort_by(|one, other| one.name.cmp(&other.name));
+    questions.sort_by(|one, other| (&one.name, &one.of).cmp(&(&other.name, &other.of)));
     questions
 }
 
@@ -31,7 +31,7 @@ fn question(one: &Condition<'_>, other: &Condition<'_>) -> Option<Question> {
     let is_in_order = in_order(level, other_level);
     let (of, against) = if is_in_order { (one, other) } else { (other, one) };
     let (first, second) = if is_in_order { (level, other_level) } else { (other_level, level) };
-    let name = format!("{factor} {first} against {second}: {}, {}", of.name, against.name);
+    let name = format!("{factor}: {first} against {second}");
     Some(Question { name, of: of.name.into(), against: against.name.into(), margin_percent: None })
 }
 
@@ -60,9 +60,9 @@ mod tests {
     #[test]
     fn a_pair_that_differs_in_one_factor_is_a_question() {
         let more = named(|row| row.factors.connections = 8);
-        assert_eq!(more, ["connections 8 against 1: two, one"]);
+        assert_eq!(more, ["connections: 8 against 1"]);
         let quic = named(|row| row.factors.transport = "quic".into());
-        assert_eq!(quic, ["transport quic against tcp: two, one"]);
+        assert_eq!(quic, ["transport: quic against tcp"]);
     }
 
     #[test]
