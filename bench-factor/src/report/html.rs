@@ -98,10 +98,10 @@ fn section_of(section: &Section, analysis: &Analysis<'_>) -> Markup {
 fn plot_of(plot: Plot, analysis: &Analysis<'_>) -> Markup {
     match plot {
         Plot::Speeds => plots::speeds(analysis),
-        Plot::Contrasts => plots::ratios("contrasts", "Declared contrasts", &analysis.contrasts),
-        Plot::Controls => plots::ratios("controls", "Controls", &analysis.controls),
+        Plot::Contrasts => plots::findings("contrasts", "Declared contrasts", &analysis.contrasts),
+        Plot::Controls => plots::findings("controls", "Controls", &analysis.controls),
         Plot::Fractions => plots::fractions(analysis),
-        Plot::Exploratory => plots::ratios("exploratory", "Exploratory ratios", &analysis.exploratory),
+        Plot::Exploratory => plots::exploratory(analysis),
         Plot::Efficiency => plots::efficiency(analysis),
         Plot::Progress => panels::progress(analysis),
         Plot::Finished => panels::finished(analysis),
@@ -117,7 +117,7 @@ fn table_of(table: &Table) -> Markup {
                 thead { tr { @for column in &table.columns { th.(class(*column)) scope="col" { (column.name()) } } } }
                 tbody {
                     @for row in &table.rows {
-                        tr { @for (cell, column) in row.iter().zip(&table.columns) { td.(class(*column)) { (cell) } } }
+                        tr { @for (cell, column) in row.iter().zip(&table.columns) { (cell_of(cell, *column)) } }
                     }
                 }
             }
@@ -129,9 +129,44 @@ fn table_of(table: &Table) -> Markup {
     html! { details { summary { "Table of " (table.rows.len()) " rows" } (rows) } }
 }
 
+fn cell_of(cell: &str, column: Column) -> Markup {
+    match column {
+        Column::Text(_) | Column::Number(_) => html! { td.(class(column)) { (cell) } },
+        Column::Name(_) => {
+            let mut names = cell.split(" ÷ ");
+            html! { td.name { span { (names.next().unwrap_or_default()) } @for name in names { " " span { "÷ " (name) } } } }
+        }
+    }
+}
+
 fn class(column: Column) -> &'static str {
     match column {
         Column::Text(_) => "text",
+        Column::Name(_) => "name",
         Column::Number(_) => "number",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(rows: usize) -> String {
+        let columns = vec![Column::Name("speeds divided"), Column::Text("reason")];
+        let row = || vec!["a ÷ b".to_owned(), "<b>&".to_owned()];
+        table_of(&Table { columns, rows: (0..rows).map(|_| row()).collect() }).into_string()
+    }
+
+    #[test]
+    fn text_of_a_row_stays_text_and_names_are_not_broken() {
+        let table = table(1);
+        assert!(table.contains("<td class=\"text\">&lt;b&gt;&amp;</td>"), "{table}");
+        assert!(table.contains("<span>a</span> <span>÷ b</span>"), "{table}");
+    }
+
+    #[test]
+    fn a_long_table_is_folded() {
+        assert!(!table(MAX_OPEN_ROWS).contains("<details>"));
+        assert!(table(MAX_OPEN_ROWS + 1).starts_with("<details><summary>Table of 41 rows</summary>"));
     }
 }

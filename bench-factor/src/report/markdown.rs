@@ -12,7 +12,9 @@ use super::{
 pub(crate) fn write(analysis: &Analysis<'_>) -> String {
     let outline = outline(analysis);
     let mut text = format!("# {}\n\n{}\n", line(&outline.title), line(&outline.summary));
-    for section in &outline.sections {
+    // What is only drawn has no place here.
+    let is_written = |part: &Part| matches!(part, Part::List(_) | Part::Table(_));
+    for section in outline.sections.iter().filter(|section| section.parts.iter().any(is_written)) {
         push(&mut text, format_args!("\n## {}\n", section.heading));
         for part in &section.parts {
             match part {
@@ -33,7 +35,7 @@ fn table_of(text: &mut String, table: &Table) {
     let join =
         |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
     let rule = |column: &Column| match column {
-        Column::Text(_) => "---".to_owned(),
+        Column::Text(_) | Column::Name(_) => "---".to_owned(),
         Column::Number(_) => "---:".to_owned(),
     };
     text.push('\n');

@@ -3,10 +3,21 @@
 use std::collections::BTreeSet;
 
 use super::{
-    analysis::{Analysis, condition::Counts},
+    analysis::{
+        Analysis,
+        condition::{Condition, Counts},
+    },
+    rows::progress,
     tables::{self, Table},
     wording,
 };
+use crate::{
+    statistics::Bounds,
+    study::observation::{Observation, Samplers},
+};
+
+/// Pairs that are drawn below each other; more nobody compares by eye, and the table has them all.
+const MAX_DRAWN: usize = 40;
 
 /// The report without its form.
 #[derive(Debug)]
@@ -70,7 +81,7 @@ pub(crate) fn outline(analysis: &Analysis<'_>) -> Outline {
         flags(analysis),
         exploratory(analysis),
         hosts(analysis),
-        order(),
+        order(analysis),
         made_of(analysis),
         rows(analysis),
     ];
@@ -116,12 +127,12 @@ fn rounds(analysis: &Analysis<'_>) -> Section {
             "There is no plan beside the rows, so nothing was declared: all ratios are exploratory.".into(),
         );
     }
+    list.extend(analysis.conditions.iter().filter_map(wording::mixture));
     Section { anchor: "rounds", heading: "What so many rounds can show", parts: vec![Part::List(list)] }
 }
 
 fn speeds(analysis: &Analysis<'_>) -> Section {
-    let note =
-        "Each mark is one observation, the upright line a condition's median, the bar its exact interval.";
+    let note = "Each mark is one observation, rounds from top to bottom; a triangle points to where the speed of a cell lies that was stopped at its limit. The upright line is a condition's median, the bar its exact interval.";
     let parts = vec![
         Part::Paragraph(note.into()),
         Part::Plot(Plot::Speeds),
@@ -157,9 +168,13 @@ fn fractions(analysis: &Analysis<'_>) -> Section {
 }
 
 fn exploratory(analysis: &Analysis<'_>) -> Section {
+    let table = tables::exploratory(analysis);
     let note = "Pairs of conditions that differ in one factor and were not declared. So many ratios have some that look \
                 like findings by chance, so none is made: they are hints for a plan of another run.";
-    let parts = compared(note, Plot::Exploratory, tables::exploratory(analysis));
+    let mut parts = compared(note, Plot::Exploratory, table);
+    if analysis.exploratory.len() > MAX_DRAWN {
+        parts.retain(|part| !matches!(part, Part::Plot(_)));
+    }
     Section { anchor: "exploratory", heading: "Exploratory ratios", parts }
 }
 
@@ -173,7 +188,7 @@ fn compared(note: &str, plot: Plot, table: Table) -> Vec<Part> {
 
 fn efficiency(analysis: &Analysis<'_>) -> Section {
     let note = "What a perfect program takes over the same cold path (it dials, starts slowly, loses nothing and does \
-                nothing else), divided by what was taken. 100 % cannot be passed on that path.";
+                nothing else), divided by what was taken. It uses one connection: several start faster, and may pass it where slow start is most of the time.";
     let known = analysis.conditions.iter().any(|condition| condition.efficiency.is_some());
     let parts = if known { vec![Part::Paragraph(note.into()), Part::Plot(Plot::Efficiency)] } else { vec![] };
     Section { anchor: "efficiency", heading: "Beside the cold ideal", parts }
@@ -186,7 +201,7 @@ fn ended_early(analysis: &Analysis<'_>) -> Section {
     let mut parts = vec![];
     if !table.rows.is_empty() {
         parts.push(Part::Paragraph(note.into()));
-        if analysis.rows.rows.iter().any(|row| !super::rows::progress(&row.outcome).is_empty()) {
+        if analysis.rows.rows.iter().any(|row| !progress(&row.outcome).is_empty()) {
             parts.push(Part::Plot(Plot::Progress));
         }
         if analysis.conditions.iter().any(|condition| condition.is_censored()) {
@@ -204,7 +219,7 @@ fn flags(analysis: &Analysis<'_>) -> Section {
 }
 
 fn hosts(analysis: &Analysis<'_>) -> Section {
-    let sampled = |row: &crate::study::observation::Observation| row.samplers != Default::default();
+    let sampled = |row: &Observation| row.samplers != Samplers::default();
     if !analysis.rows.rows.iter().any(sampled) {
         return Section { anchor: "hosts", heading: "Hosts and path", parts: vec![] };
     }
@@ -218,10 +233,12 @@ fn hosts(analysis: &Analysis<'_>) -> Section {
     Section { anchor: "hosts", heading: "Hosts and path", parts }
 }
 
-fn order() -> Section {
+fn order(analysis: &Analysis<'_>) -> Section {
     let note = "Each speed divided by its condition's median, in the order in which the cells ran: a drift of the path or \
-                of a host would show as a slope, and is in the ratios only as far as it happens within a round.";
-    let parts = vec![Part::Paragraph(note.into()), Part::Plot(Plot::Order)];
+                of a host would show as a slope, and is in the ratios only as far as it happens within a round. Cells without a speed have no mark.";
+    let is_placed = |condition: &Condition<'_>| condition.median.and_then(Bounds::exact).is_some();
+    let any = analysis.conditions.iter().any(is_placed);
+    let parts = if any { vec![Part::Paragraph(note.into()), Part::Plot(Plot::Order)] } else { vec![] };
     Section { anchor: "order", heading: "In the order of the run", parts }
 }
 

@@ -25,19 +25,25 @@ pub(crate) struct Table {
 /// A column's name, and how what is below it stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Column {
+    /// Words, which may be broken into lines.
     Text(&'static str),
+    /// Names of conditions and levels, one or two with `÷` between them, which are not broken.
+    Name(&'static str),
     Number(&'static str),
 }
 
-use Column::{Number, Text};
+use Column::{Name, Number, Text};
 
 impl Column {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Text(name) | Number(name) => name,
+            Text(name) | Name(name) | Number(name) => name,
         }
     }
 }
+
+/// Where the finding of a comparison stands: it is what a reader looks for.
+const FINDING: usize = 2;
 
 /// What stands where there is nothing.
 const NOTHING: &str = "–";
@@ -45,14 +51,14 @@ const NOTHING: &str = "–";
 /// Every condition: its factors, its median and how its cells ended.
 pub(crate) fn conditions(analysis: &Analysis<'_>) -> Table {
     let columns = vec![
-        Text("condition"),
-        Text("workload"),
-        Text("layout"),
-        Text("transport"),
-        Text("controller"),
+        Name("condition"),
+        Name("workload"),
+        Name("layout"),
+        Name("transport"),
+        Name("controller"),
         Number("connections"),
         Number("median MB/s"),
-        Text("interval of the median (coverage)"),
+        Number("interval of the median (coverage)"),
         Number("ideal / ready"),
         Text("ended"),
     ];
@@ -91,16 +97,15 @@ fn ended(condition: &Condition<'_>) -> String {
 pub(crate) fn contrasts(analysis: &Analysis<'_>) -> Table {
     let columns = vec![
         Text("contrast"),
-        Text("speed of"),
-        Text("divided by that of"),
+        Name("speeds divided"),
+        Text("finding"),
         Number("rounds"),
         Number("median ratio"),
-        Text("interval (coverage)"),
-        Text("geometric mean"),
+        Number("interval (coverage)"),
+        Number("geometric mean"),
         Number("chance"),
         Number("corrected"),
         Number("within the margin, corrected"),
-        Text("finding"),
     ];
     let row = |comparison: &Comparison| {
         let mut row = matched(comparison);
@@ -112,8 +117,8 @@ pub(crate) fn contrasts(analysis: &Analysis<'_>) -> Table {
             wording::chance(comparison.chance),
             wording::chance(comparison.corrected),
             or_nothing(comparison.equivalence_corrected.map(wording::chance)),
-            wording::verdict(comparison),
         ]);
+        row.insert(FINDING, wording::verdict(comparison));
         row
     };
     Table { columns, rows: analysis.contrasts.iter().map(row).collect() }
@@ -123,20 +128,19 @@ pub(crate) fn contrasts(analysis: &Analysis<'_>) -> Table {
 pub(crate) fn controls(analysis: &Analysis<'_>) -> Table {
     let columns = vec![
         Text("control"),
-        Text("speed of"),
-        Text("divided by that of"),
+        Name("speeds divided"),
+        Text("outcome"),
         Number("rounds"),
         Number("median ratio"),
-        Text("interval (coverage)"),
+        Number("interval (coverage)"),
         Number("chance"),
         Number("within the margin"),
-        Text("outcome"),
     ];
     let row = |comparison: &Comparison| {
         let mut row = matched(comparison);
         row.push(wording::chance(comparison.chance));
         row.push(or_nothing(comparison.equivalence.map(wording::chance)));
-        row.push(wording::control_verdict(comparison));
+        row.insert(FINDING, wording::control_verdict(comparison));
         row
     };
     Table { columns, rows: analysis.controls.iter().map(row).collect() }
@@ -146,11 +150,10 @@ pub(crate) fn controls(analysis: &Analysis<'_>) -> Table {
 pub(crate) fn exploratory(analysis: &Analysis<'_>) -> Table {
     let columns = vec![
         Text("pair that differs in one factor"),
-        Text("speed of"),
-        Text("divided by that of"),
+        Name("speeds divided"),
         Number("rounds"),
         Number("median ratio"),
-        Text("interval (coverage)"),
+        Number("interval (coverage)"),
         Number("chance, uncorrected"),
     ];
     let row = |comparison: &Comparison| {
@@ -165,15 +168,17 @@ pub(crate) fn exploratory(analysis: &Analysis<'_>) -> Table {
 pub(crate) fn fractions(analysis: &Analysis<'_>) -> Table {
     let columns = vec![
         Text("share"),
-        Text("speed of"),
-        Text("of that of"),
+        Name("speeds divided"),
         Number("rounds"),
         Number("median"),
-        Text("interval (coverage)"),
+        Number("interval in % (coverage)"),
     ];
     let row = |comparison: &Comparison| {
         let mut row = matched(comparison);
-        row[4] = or_nothing(comparison.median.map(wording::fraction));
+        row[3] = or_nothing(comparison.median.map(wording::fraction));
+        row[4] = or_nothing(
+            comparison.interval.map(|found| wording::interval(found, |ratio| 100.0 * ratio.exp())),
+        );
         row
     };
     Table { columns, rows: analysis.fractions.iter().map(row).collect() }
@@ -187,8 +192,7 @@ fn matched(comparison: &Comparison) -> Vec<String> {
     };
     vec![
         comparison.name.clone(),
-        comparison.of.clone(),
-        comparison.against.clone(),
+        format!("{} ÷ {}", comparison.of, comparison.against),
         rounds,
         or_nothing(comparison.median.map(wording::ratio)),
         or_nothing(comparison.interval.map(|found| wording::interval(found, f64::exp))),
@@ -198,7 +202,7 @@ fn matched(comparison: &Comparison) -> Vec<String> {
 /// Cells that did not end well, those that a later attempt replaced too.
 pub(crate) fn ended_early(analysis: &Analysis<'_>) -> Table {
     let columns =
-        vec![Text("condition"), Number("round"), Number("attempt"), Text("ended"), Text("what is known")];
+        vec![Name("condition"), Number("round"), Number("attempt"), Text("ended"), Text("what is known")];
     let row = |row: &Observation| {
         let (ended, known) = match &row.outcome {
             Outcome::Complete(_) => return None,
@@ -220,7 +224,7 @@ pub(crate) fn ended_early(analysis: &Analysis<'_>) -> Table {
 
 /// Cells that met a rule which was fixed before the run.
 pub(crate) fn flags(analysis: &Analysis<'_>) -> Table {
-    let columns = vec![Text("condition"), Number("round"), Number("MB/s"), Text("rule"), Text("seen")];
+    let columns = vec![Name("condition"), Number("round"), Number("MB/s"), Text("rule"), Text("seen")];
     let flags = |row: &Observation| {
         let cells =
             [row.condition.clone(), row.round.to_string(), or_nothing(speed(row).map(wording::speed))];
@@ -235,7 +239,7 @@ pub(crate) fn flags(analysis: &Analysis<'_>) -> Table {
 /// Medians over the rounds of what the hosts and the path did.
 pub(crate) fn hosts(analysis: &Analysis<'_>) -> Table {
     let columns = vec![
-        Text("condition"),
+        Name("condition"),
         Number("sender CPU %"),
         Number("receiver CPU %"),
         Number("most steal %"),
@@ -335,7 +339,7 @@ pub(crate) fn rows(analysis: &Analysis<'_>) -> Table {
     let columns = vec![
         Number("round"),
         Number("position"),
-        Text("condition"),
+        Name("condition"),
         Number("attempt"),
         Text("began"),
         Text("ended"),

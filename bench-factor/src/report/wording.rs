@@ -1,9 +1,12 @@
 //! How numbers and findings are put in words: the same ones in every form of the report, no stronger than what was
 //! measured.
 
+use std::collections::BTreeSet;
+
 use super::analysis::{
     Analysis,
     comparison::{Comparison, Verdict},
+    condition::Condition,
 };
 use crate::statistics::{
     Bounds, CONFIDENCE, SIGNIFICANCE,
@@ -133,6 +136,19 @@ pub(crate) fn what_rounds_can_show(analysis: &Analysis<'_>) -> Vec<String> {
     sentences
 }
 
+/// That a condition's rounds are no repetitions of one thing, where they are not.
+pub(crate) fn mixture(condition: &Condition<'_>) -> Option<String> {
+    let made =
+        condition.cells.values().map(|row| (&row.made_of.build, &row.made_of.lock, &row.made_of.method));
+    let kinds = made.collect::<BTreeSet<_>>().len();
+    (kinds > 1).then(|| {
+        format!(
+            "{}: its rounds come from {kinds} builds, lock files or methods, so they do not repeat one thing.",
+            condition.name
+        )
+    })
+}
+
 fn intervals_of(rounds: usize) -> String {
     let widest = coverage(rounds, 1);
     let count = if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
@@ -179,7 +195,7 @@ fn power_by(control: &Comparison, questions: usize) -> Option<String> {
 
 /// A number to three or four digits.
 fn number(value: f64, side: Side) -> String {
-    if value.is_infinite() {
+    if value.is_infinite() || value == 0.0 {
         return if value > 0.0 { "no limit" } else { "0" }.into();
     }
     let digits = match value.abs() {

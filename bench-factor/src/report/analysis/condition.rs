@@ -43,7 +43,7 @@ pub(crate) struct Counts {
 
 impl<'a> Condition<'a> {
     /// Of the rows of one condition; there is at least one.
-    pub(super) fn new(rows: &[&'a Observation]) -> Self {
+    pub(crate) fn new(rows: &[&'a Observation]) -> Self {
         let first = rows[0];
         let cells = counted(rows);
         let speeds: Vec<Bounds> = cells.values().filter_map(|row| speed(row)).collect();

@@ -8,18 +8,23 @@ use crate::statistics::Bounds;
 
 /// The plot's size and where its three columns (names, marks, numbers) begin, in units of SVG.
 pub(super) const WIDTH: f64 = 1_000.0;
-pub(super) const PLOT_FROM: f64 = 285.0;
-pub(super) const PLOT_TO: f64 = 765.0;
-const NUMBERS_FROM: f64 = 785.0;
+pub(super) const PLOT_FROM: f64 = 315.0;
+pub(super) const PLOT_TO: f64 = 785.0;
+const NUMBERS_FROM: f64 = 803.0;
 const LANE_HEIGHT: f64 = 38.0;
 const HEADING_HEIGHT: f64 = 30.0;
 const AXIS_HEIGHT: f64 = 44.0;
 
 /// How far marks are spread up and down within a lane, by round, so that equal ones do not hide each other.
-const SPREAD: f64 = 20.0;
+const SPREAD: f64 = 18.0;
 
-/// Characters that fit beside a lane.
-const NAME_CHARS: usize = 42;
+/// How far marks are above and the bar of the interval is below the middle of a lane.
+const MARKS_ABOVE: f64 = 4.0;
+const BAR_BELOW: f64 = 13.0;
+
+/// Characters that fit beside a lane, and below its name, where they are smaller.
+const NAME_CHARS: usize = 40;
+const SMALL_CHARS: usize = 48;
 
 /// A plot.
 pub(super) struct Lanes {
@@ -70,8 +75,6 @@ pub(super) struct Colour {
 }
 
 impl Colour {
-    pub(super) const PLAIN: Self = Self { hue: 0, hollow: false };
-
     pub(super) fn class(self) -> String {
         let fill = if self.hollow { "hollow" } else { "full" };
         format!("hue{} {fill}", self.hue % 4)
@@ -137,11 +140,11 @@ impl Lane {
                 line.lane x1="0" x2=(at(WIDTH)) y1=(at(top + LANE_HEIGHT)) y2=(at(top + LANE_HEIGHT)) {}
                 (label(&self.name, &self.below_name, middle))
                 @if let Some(band) = self.band { (bar("band", scale, band, middle, LANE_HEIGHT)) }
-                @if let Some(interval) = self.interval { (bar("interval", scale, interval, middle, 9.0)) }
-                @if let Some(median) = self.median { (bar("median", scale, median, middle, 25.0)) }
                 @for (index, mark) in self.marks.iter().enumerate() {
-                    (mark.draw(scale, middle + spread(index, self.marks.len())))
+                    (mark.draw(scale, middle - MARKS_ABOVE + spread(index, self.marks.len())))
                 }
+                @if let Some(interval) = self.interval { (bar("interval", scale, interval, middle + BAR_BELOW, 5.0)) }
+                @if let Some(median) = self.median { (bar("median", scale, median, middle + BAR_BELOW, 13.0)) }
                 text.numbers x=(at(NUMBERS_FROM)) y=(at(middle - 2.0)) { (self.numbers) }
                 text.small x=(at(NUMBERS_FROM)) y=(at(middle + 13.0)) { (self.below_numbers) }
             }
@@ -153,7 +156,7 @@ impl Mark {
     fn draw(&self, scale: Scale, y: f64) -> Markup {
         let says = html! { title { (self.says) } };
         match self.value.exact() {
-            Some(value) => html! { circle.mark cx=(at(scale.place(value))) cy=(at(y)) r="4" { (says) } },
+            Some(value) => html! { circle.mark cx=(at(scale.place(value))) cy=(at(y)) r="3.6" { (says) } },
             // A triangle points to where the value lies, from the bound that it does not pass.
             None => {
                 let is_upper = self.value.high().is_finite();
@@ -170,15 +173,15 @@ impl Mark {
 fn label(name: &str, below: &str, middle: f64) -> Markup {
     let y = if below.is_empty() { middle + 4.0 } else { middle - 2.0 };
     html! {
-        text.name x="0" y=(at(y)) { title { (name) } (shortened(name)) }
-        text.small x="0" y=(at(middle + 13.0)) { title { (below) } (shortened(below)) }
+        text.name x="0" y=(at(y)) { title { (name) } (shortened(name, NAME_CHARS)) }
+        text.small x="0" y=(at(middle + 13.0)) { title { (below) } (shortened(below, SMALL_CHARS)) }
     }
 }
 
-/// A bar from the lower to the upper end, at least a line.
+/// A bar from the lower to the upper end, at least as wide as a line.
 fn bar(class: &str, scale: Scale, ends: Bounds, middle: f64, height: f64) -> Markup {
     let (from, to) = (scale.place(ends.low()), scale.place(ends.high()));
-    let width = (to - from).max(2.0);
+    let width = (to - from).max(3.0);
     let from = (from + to - width) / 2.0;
     html! { rect.(class) x=(at(from)) y=(at(middle - height / 2.0)) width=(at(width)) height=(at(height)) {} }
 }
@@ -200,9 +203,43 @@ fn spread(index: usize, count: usize) -> f64 {
     if count < 2 { 0.0 } else { SPREAD * (index as f64 / (count - 1) as f64 - 0.5) }
 }
 
-fn shortened(text: &str) -> String {
-    if text.chars().count() <= NAME_CHARS {
+fn shortened(text: &str, chars: usize) -> String {
+    if text.chars().count() <= chars {
         return text.to_owned();
     }
-    text.chars().take(NAME_CHARS - 1).chain(['…']).collect()
+    text.chars().take(chars - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(value: Bounds) -> String {
+        let scale = Scale::linear(0.0, 10.0, 0.0, 100.0);
+        Mark { value, says: "round 1: <5>".into() }.draw(scale, 20.0).into_string()
+    }
+
+    #[test]
+    fn an_observed_value_is_a_disc_that_says_what_it_is() {
+        let mark = drawn(Bounds::exactly(5.0));
+        assert!(mark.starts_with("<circle class=\"mark\" cx=\"50\" cy=\"20\""), "{mark}");
+        assert!(mark.contains("<title>round 1: &lt;5&gt;</title>"), "{mark}");
+    }
+
+    #[test]
+    fn a_bound_points_to_where_the_value_lies() {
+        assert!(drawn(Bounds::between(0.0, 5.0)).contains("points=\"50,15 50,25 41,20\""));
+        assert!(drawn(Bounds::at_least(5.0)).contains("points=\"50,15 50,25 59,20\""));
+    }
+
+    #[test]
+    fn marks_of_a_lane_are_spread_evenly_and_one_is_in_the_middle() {
+        assert_eq!([spread(0, 3), spread(1, 3), spread(2, 3), spread(0, 1)], [-9.0, 0.0, 9.0, 0.0]);
+    }
+
+    #[test]
+    fn long_names_are_cut_at_characters() {
+        assert_eq!(shortened("größer", 4), "grö…");
+        assert_eq!(shortened("groß", 4), "groß");
+    }
 }

@@ -7,12 +7,16 @@ use super::{
     plots::Colours,
     scale::Scale,
 };
-use crate::report::{
-    analysis::{
-        Analysis,
-        condition::{Condition, speed},
+use crate::{
+    report::{
+        analysis::{
+            Analysis,
+            condition::{Condition, speed},
+        },
+        wording,
     },
-    wording,
+    statistics::Bounds,
+    study::observation::Observation,
 };
 
 const HEIGHT: f64 = 270.0;
@@ -71,7 +75,7 @@ pub(super) fn order(analysis: &Analysis<'_>) -> Markup {
 /// What of a condition can be placed: its complete cells, where its median is known.
 fn points<'a>(condition: &'a Condition<'a>) -> Vec<Point<'a>> {
     let Some(median) = condition.median.and_then(|median| median.exact()) else { return vec![] };
-    let point = |(&round, row): (&u32, &&crate::study::observation::Observation)| {
+    let point = |(&round, row): (&u32, &&Observation)| {
         let ratio = speed(row)?.exact()? / median;
         Some(Point { round, position: row.position, ratio, condition })
     };
@@ -84,7 +88,7 @@ fn first_of_rounds<'a>(points: &'a [Point<'a>]) -> impl Iterator<Item = (usize, 
 }
 
 fn says(point: &Point<'_>) -> String {
-    let ratio = wording::speed(crate::statistics::Bounds::exactly(point.ratio));
+    let ratio = wording::speed(Bounds::exactly(point.ratio));
     let name = point.condition.name;
     format!("{name}, round {}, position {}: {ratio} of its median", point.round, point.position)
 }

@@ -8,7 +8,8 @@ use crate::{
         analysis::{Analysis, condition::Condition},
         rows::progress as progress_of,
     },
-    study::observation::Observation,
+    statistics::survival::{Step, median_s},
+    study::observation::{Observation, Outcome},
 };
 
 /// A panel's size and where its axes are, in units of SVG.
@@ -41,7 +42,7 @@ pub(super) fn progress(analysis: &Analysis<'_>) -> Markup {
             }
         };
         let description = format!(
-            "Share of the bytes that had arrived by when, in {} cells that did not finish.",
+            "Share of the bytes that had arrived by when; cells that did not finish: {}.",
             rows.len()
         );
         let drawn = html! { @for row in &rows { (line(row)) } };
@@ -57,7 +58,7 @@ pub(super) fn progress(analysis: &Analysis<'_>) -> Markup {
         .draw()
     };
     html! {
-        h3 { "Progress until they were stopped" }
+        h3 { "Progress until they ended" }
         div.panels { @for condition in analysis.conditions.iter().filter(with_progress) { (panel(condition)) } }
     }
 }
@@ -90,7 +91,6 @@ pub(super) fn finished(analysis: &Analysis<'_>) -> Markup {
 }
 
 fn watched_s(row: &Observation) -> Option<f64> {
-    use crate::study::observation::Outcome;
     match &row.outcome {
         Outcome::Complete(times) => Some(times.ready_s),
         Outcome::Censored { limit_s, .. } => Some(*limit_s),
@@ -101,7 +101,7 @@ fn watched_s(row: &Observation) -> Option<f64> {
 /// The steps and the area between their limits.
 fn share_finished(condition: &Condition<'_>, last_s: f64, x: Scale, y: Scale) -> (Markup, String) {
     let steps = &condition.unfinished;
-    let stairs = |share: fn(&crate::statistics::survival::Step) -> f64| {
+    let stairs = |share: fn(&Step) -> f64| {
         let mut points = vec![(x.place(0.0), y.place(0.0))];
         let mut finished = 0.0;
         for step in steps {
@@ -116,7 +116,7 @@ fn share_finished(condition: &Condition<'_>, last_s: f64, x: Scale, y: Scale) ->
     area.extend(stairs(|step| step.low).into_iter().rev());
     let line = stairs(|step| step.unfinished);
     let by_limit = steps.last().map_or(0.0, |step| 100.0 * (1.0 - step.unfinished));
-    let median = crate::statistics::survival::median_s(steps);
+    let median = median_s(steps);
     let median = median.map_or("not known".to_owned(), |median_s| format!("{median_s:.1} s"));
     let description =
         format!("{by_limit:.0} % had finished when the last was stopped; the median time is {median}.");

@@ -21,11 +21,17 @@ use crate::{
     study::observation::{Observation, Outcome},
 };
 
+/// Colours of findings.
+const EQUIVALENT: usize = 0;
+const SLOWER: usize = 1;
+const FASTER: usize = 2;
+const NO_FINDING: usize = 3;
+
 /// From this ratio of the greatest to the least speed on, slow ones could not be told apart on an even axis.
 const MAX_EVEN_RATIO: f64 = 25.0;
 
 /// Room beside the outermost marks, as a share of the axis.
-const MARGIN: f64 = 0.04;
+const MARGIN: f64 = 0.05;
 
 /// Every observation of every condition.
 pub(super) fn speeds(analysis: &Analysis<'_>) -> Markup {
@@ -38,10 +44,11 @@ pub(super) fn speeds(analysis: &Analysis<'_>) -> Markup {
         median: condition.median,
         interval: condition.interval.map(|found| found.ends),
         band: None,
-        numbers: condition
-            .median
-            .map_or("no speed".into(), |median| format!("{} MB/s", wording::speed(median))),
-        below_numbers: below_speed(condition),
+        numbers: speed_and_missing(condition),
+        below_numbers: condition
+            .interval
+            .map(|found| wording::interval(found, |speed| speed))
+            .unwrap_or_default(),
     };
     let groups = by_workload(analysis, lane);
     let description = "One lane for each condition, fastest median first within a workload. Marks are single observations, \
@@ -58,9 +65,36 @@ pub(super) fn speeds(analysis: &Analysis<'_>) -> Markup {
     html! { (colours.legend()) (plot.draw()) }
 }
 
-/// Comparisons with what their rounds say.
-pub(super) fn ratios(id: &'static str, title: &str, comparisons: &[Comparison]) -> Markup {
-    let lane = |comparison: &Comparison| ratio_lane(comparison, wording::ratio);
+/// Comparisons of which findings are made, coloured by them.
+pub(super) fn findings(id: &'static str, title: &str, comparisons: &[Comparison]) -> Markup {
+    let hue = |comparison: &Comparison| match comparison.verdict {
+        Verdict::Differs { faster: true, .. } => FASTER,
+        Verdict::Differs { faster: false, .. } => SLOWER,
+        Verdict::Equivalent => EQUIVALENT,
+        Verdict::Open | Verdict::TooFewRounds => NO_FINDING,
+    };
+    let meanings = [
+        (FASTER, "faster"),
+        (SLOWER, "slower"),
+        (EQUIVALENT, "no difference of the margin, which is shaded"),
+        (NO_FINDING, "no finding"),
+    ];
+    let entries = meanings.map(|(hue, meaning)| (Colour { hue, hollow: false }, meaning.to_owned()));
+    html! { (legend(&entries)) (ratios(id, title, comparisons, hue)) }
+}
+
+/// Comparisons of which no findings are made.
+pub(super) fn exploratory(analysis: &Analysis<'_>) -> Markup {
+    ratios("exploratory-plot", "Exploratory ratios", &analysis.exploratory, |_| NO_FINDING)
+}
+
+fn ratios(
+    id: &'static str,
+    title: &str,
+    comparisons: &[Comparison],
+    hue: impl Fn(&Comparison) -> usize,
+) -> Markup {
+    let lane = |comparison: &Comparison| ratio_lane(comparison, hue(comparison), wording::ratio);
     let groups = vec![Group { heading: None, lanes: comparisons.iter().map(lane).collect() }];
     let description = "One lane for each comparison: the ratio inside each round as marks, triangles where one side was \
                        stopped at its limit, their median as a line and its exact interval as a bar. Right of 1 the first \
@@ -82,7 +116,7 @@ pub(super) fn fractions(analysis: &Analysis<'_>) -> Markup {
     let lanes: Vec<Lane> = analysis
         .fractions
         .iter()
-        .map(|comparison| percent(ratio_lane(comparison, wording::fraction)))
+        .map(|comparison| percent(ratio_lane(comparison, EQUIVALENT, wording::fraction)))
         .collect();
     share_plot(
         "fractions",
@@ -132,7 +166,7 @@ fn share_plot(id: &'static str, title: &str, axis: &'static str, groups: Vec<Gro
 }
 
 /// The lane of a comparison, with ratios instead of their logarithms.
-fn ratio_lane(comparison: &Comparison, shown: fn(Bounds) -> String) -> Lane {
+fn ratio_lane(comparison: &Comparison, hue: usize, shown: fn(Bounds) -> String) -> Lane {
     let mark = |(round, ratio): (&u32, &Bounds)| Mark {
         value: ratio.map(f64::exp),
         says: format!("round {round}: {}", shown(*ratio)),
@@ -140,12 +174,6 @@ fn ratio_lane(comparison: &Comparison, shown: fn(Bounds) -> String) -> Lane {
     // A round that says nothing at all, both sides stopped, has no place.
     let known =
         comparison.ratios.iter().filter(|(_, ratio)| ratio.low().is_finite() || ratio.high().is_finite());
-    let hue = match comparison.verdict {
-        Verdict::Differs { faster: true, .. } => 2,
-        Verdict::Differs { faster: false, .. } => 1,
-        Verdict::Equivalent => 0,
-        Verdict::Open | Verdict::TooFewRounds => 3,
-    };
     let coverage = comparison.interval.map(|found| wording::covered(found.coverage));
     Lane {
         name: comparison.name.clone(),
@@ -190,14 +218,14 @@ fn levels(condition: &Condition<'_>) -> String {
     format!("{}, {}, {}{connections}", factors.layout, factors.transport, factors.controller)
 }
 
-/// The interval, and who has no mark in the lane.
-fn below_speed(condition: &Condition<'_>) -> String {
-    let interval =
-        condition.interval.map(|found| wording::interval(found, |speed| speed)).unwrap_or_default();
+/// The median, and how many have no mark in the lane.
+fn speed_and_missing(condition: &Condition<'_>) -> String {
+    let median =
+        condition.median.map_or("no speed".into(), |median| format!("{} MB/s", wording::speed(median)));
     let without = [(condition.counts.aborted, "aborted"), (condition.counts.failed, "failed")];
     let without =
         without.iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}"));
-    [interval].into_iter().filter(|text| !text.is_empty()).chain(without).collect::<Vec<_>>().join(", ")
+    [median].into_iter().chain(without).collect::<Vec<_>>().join(", ")
 }
 
 /// A group for each workload, the highest median first.
@@ -238,7 +266,7 @@ fn ratio_scale(groups: &[Group]) -> Scale {
     let bands: Vec<f64> = bands.flat_map(|band| [band.low(), band.high()]).collect();
     let all = || ends(groups).chain(bands.iter().copied());
     let (least, most) = (all().fold(0.95, f64::min), all().fold(1.05, f64::max));
-    let room = (most / least).powf(MARGIN);
+    let room = (most / least).powf(2.0 * MARGIN);
     Scale::logarithmic(least / room, most * room, PLOT_FROM, PLOT_TO)
 }
 
@@ -269,24 +297,24 @@ impl Colours {
 
     pub(super) fn legend(&self) -> Markup {
         let transports = self.transports.iter().enumerate();
-        let transports = transports.map(|(hue, name)| (Colour { hue, hollow: false }, name));
+        let transports = transports.map(|(hue, name)| (Colour { hue, hollow: false }, name.clone()));
         let controllers = self.controllers.iter().enumerate();
-        let controllers = controllers.map(|(place, name)| (Colour { hue: 3, hollow: place > 0 }, name));
-        html! {
-            p.legend {
-                @for (colour, name) in transports.chain(controllers) {
-                    span.entry {
-                        svg.(colour.class()) viewBox="0 0 12 12" width="12" height="12" aria-hidden="true" {
-                            circle.mark cx="6" cy="6" r="4" {}
-                        }
-                        " " (name)
-                    }
-                }
+        let controllers =
+            controllers.map(|(place, name)| (Colour { hue: NO_FINDING, hollow: place > 0 }, name.clone()));
+        legend(&transports.chain(controllers).collect::<Vec<_>>())
+    }
+}
+
+/// What colours mean.
+fn legend(entries: &[(Colour, String)]) -> Markup {
+    html! {
+        p.legend {
+            @for (colour, meaning) in entries {
                 span.entry {
-                    svg.(Colour::PLAIN.class()) viewBox="0 0 12 12" width="12" height="12" aria-hidden="true" {
-                        polygon.mark points="10,1 10,11 1,6" {}
+                    svg.(colour.class()) viewBox="0 0 12 12" width="12" height="12" aria-hidden="true" {
+                        circle.mark cx="6" cy="6" r="4" {}
                     }
-                    " stopped at its limit: an upper bound"
+                    " " (meaning)
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::{
     study::observation::Sample,
 };
 
-const WIDTH: f64 = 150.0;
+const WIDTH: f64 = 106.0;
 const HEIGHT: f64 = 46.0;
 
 /// A counter: its name, its unit, and its value in a sample, given the seconds since the one before.
@@ -115,4 +115,38 @@ fn last_s(condition: &Condition<'_>) -> f64 {
 
 fn shown(value: f64) -> String {
     if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::observation::{Observation, tests::observation};
+
+    fn sample(at_s: f64, received_bytes: Option<u64>) -> Sample {
+        Sample {
+            at_s,
+            sender_cpu_percent: None,
+            receiver_cpu_percent: None,
+            steal_percent: None,
+            udp_errors: None,
+            tcp_retransmissions: None,
+            round_trip_ms: None,
+            received_bytes,
+        }
+    }
+
+    fn observed(trace: Vec<Sample>) -> Observation {
+        let mut row = observation("a", 1.0);
+        row.samplers.trace = trace;
+        row
+    }
+
+    #[test]
+    fn what_is_counted_between_two_samples_is_a_rate() {
+        let trace = [(2.0, Some(4_000_000)), (6.0, Some(4_000_000)), (6.0, Some(1)), (7.0, None)];
+        let row = observed(trace.map(|(at_s, bytes)| sample(at_s, bytes)).to_vec());
+        let condition = Condition::new(&[&row]);
+        assert_eq!(lines(&condition, COUNTERS[0]), [(1, vec![(2.0, 2.0), (6.0, 1.0)])]);
+        assert!(lines(&condition, COUNTERS[1]).is_empty(), "nobody sampled it");
+    }
 }
