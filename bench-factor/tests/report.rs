@@ -133,6 +133,13 @@ fn what_failed_or_was_stopped_is_shown_and_not_filled_in() {
     let quic = csv_row(&files["conditions.csv"], "small-files-quic-cubic,");
     assert_eq!([&quic["rounds"], &quic["complete"], &quic["aborted"]], ["5", "4", "1"]);
     let page = &files["report.html"];
+    let plot = page.split("id=\"speeds-title\"").nth(1).unwrap().split("</svg>").next().unwrap();
+    let marks = [plot.matches("<circle").count(), plot.matches("<polygon").count()];
+    assert_eq!(
+        marks,
+        [82, 2],
+        "17 conditions in 5 rounds: all but one aborted and two stopped, which are triangles"
+    );
     assert!(page.contains("connection lost: &lt;timed out&gt;"), "text of rows is text");
     assert_eq!(
         page.matches("<script").count() + page.matches("http://").count() + page.matches("https://").count(),

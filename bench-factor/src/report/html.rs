@@ -2,6 +2,7 @@
 //! with a title and a description, and every mark in them with what it stands for; the tables say the same in text.
 
 mod lanes;
+mod line;
 mod order;
 mod panels;
 mod plots;

@@ -156,4 +156,12 @@ mod tests {
     fn without_a_plan_nothing_was_declared() {
         assert_eq!(Plan::read(Path::new("/nowhere/plan.toml")).unwrap(), None);
     }
+
+    #[test]
+    fn the_document_s_plan_is_one() {
+        let document = include_str!("../../../docs/benchmarks/report.md");
+        let example = document.split("```toml").nth(1).unwrap().split("```").next().unwrap();
+        let plan = parse(example).unwrap();
+        assert_eq!((plan.contrasts.len(), plan.controls.len(), plan.fractions.len()), (1, 1, 1));
+    }
 }

@@ -7,9 +7,11 @@ use std::{
     path::Path,
 };
 
+use serde::de::IgnoredAny;
+
 use super::{
     error::{ReportError, io_error},
-    limits::{MAX_NAME_CHARS, MAX_ROUND, MAX_ROW_BYTES, MAX_ROWS},
+    limits::{MAX_NAME_CHARS, MAX_ROUND, MAX_ROW_BYTES, MAX_ROWS, SECONDS},
 };
 use crate::study::observation::{Observation, Outcome, Progress, SCHEMA};
 
@@ -41,7 +43,7 @@ fn read_from(mut file: impl std::io::BufRead, path: &Path) -> Result<Rows, Repor
         match line.last() {
             None => return reading.end(false),
             Some(b'\n') => reading.take(&line, number)?,
-            Some(_) => return reading.end(true),
+            Some(_) => return reading.last(&line, number),
         }
     }
     reading.end(false)
@@ -73,6 +75,15 @@ impl Reading<'_> {
         self.conditions.entry(row.condition.clone()).or_insert_with(|| row.clone());
         self.rows.insert((row.round, row.condition.clone(), row.attempt), row);
         Ok(())
+    }
+
+    /// The last line, which does not end. It is a row all the same, if it is whole.
+    fn last(mut self, line: &[u8], number: usize) -> Result<Rows, ReportError> {
+        let is_whole = serde_json::from_slice::<IgnoredAny>(line).is_ok();
+        if is_whole {
+            self.take(line, number)?;
+        }
+        self.end(!is_whole)
     }
 
     /// What `row` says otherwise than an earlier one.
@@ -126,8 +137,7 @@ fn fault(row: &Observation) -> Option<String> {
         Outcome::Censored { limit_s, .. } => Some(*limit_s),
         Outcome::Aborted { .. } | Outcome::Failed { .. } => None,
     };
-    let wrong = |seconds: &f64| !(seconds.is_finite() && *seconds > 0.0);
-    if let Some(seconds) = seconds.iter().chain(ideal_s).find(|seconds| wrong(seconds)) {
+    if let Some(seconds) = seconds.iter().chain(ideal_s).find(|seconds| !SECONDS.contains(seconds)) {
         return Some(format!("a time of {seconds} s is none"));
     }
     progress(outcome).windows(2).find_map(|pair| {
@@ -176,6 +186,8 @@ mod tests {
         let first = observation("a", 1.0);
         let rows = read_text(&(line(&first) + "{\"schema\":1,\"ru")).unwrap();
         assert_eq!((rows.rows.len(), rows.cut), (1, true));
+        let rows = read_text(line(&first).trim_end()).unwrap();
+        assert_eq!((rows.rows.len(), rows.cut), (1, false), "only its end is missing");
     }
 
     #[test]
@@ -199,6 +211,8 @@ mod tests {
             (Observation { useful_bytes: 0, ..good.clone() }, "no useful bytes"),
             (Observation { ideal_s: Some(0.0), ..good.clone() }, "a time of 0 s"),
             (observation("a", -1.0), "a time of -1 s"),
+            (observation("a", 1e-320), "s is none"),
+            (observation("a", f64::MAX), "s is none"),
             (
                 Observation {
                     outcome: Outcome::Censored { limit_s: 9.0, progress: backwards },

@@ -126,16 +126,16 @@ pub(crate) struct Times {
     pub(crate) acknowledged_s: Option<f64>,
     /// Shutting connections down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) drained_s: Option<f64>,
+    pub(crate) drain_s: Option<f64>,
     /// The receiving process, from start to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) process_s: Option<f64>,
     /// Syncing the target's file system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) synced_s: Option<f64>,
+    pub(crate) sync_s: Option<f64>,
     /// Comparing file set, lengths and hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) verified_s: Option<f64>,
+    pub(crate) verify_s: Option<f64>,
 }
 
 /// How far a cell was at a moment.
@@ -272,10 +272,10 @@ pub(crate) mod tests {
         let times = Times {
             ready_s,
             acknowledged_s: None,
-            drained_s: None,
+            drain_s: None,
             process_s: None,
-            synced_s: None,
-            verified_s: None,
+            sync_s: None,
+            verify_s: None,
         };
         let factors = Factors {
             workload: "small".into(),
@@ -330,5 +330,46 @@ pub(crate) mod tests {
         let read: Observation = serde_json::from_str(line).unwrap();
         assert_eq!((read.attempt, read.role), (1, Role::Study));
         assert_eq!(read.factors.levels()[1], ("layout", "files".into()));
+    }
+
+    /// The names of all fields, however deep.
+    fn fields<'a>(value: &'a serde_json::Value, into: &mut Vec<&'a str>) {
+        match value {
+            serde_json::Value::Object(object) => {
+                for (name, value) in object {
+                    into.push(name);
+                    fields(value, into);
+                }
+            }
+            serde_json::Value::Array(values) => values.iter().for_each(|value| fields(value, into)),
+            serde_json::Value::Null
+            | serde_json::Value::Bool(_)
+            | serde_json::Value::Number(_)
+            | serde_json::Value::String(_) => (),
+        }
+    }
+
+    #[test]
+    fn the_document_s_row_is_one_and_has_every_field() {
+        let document = include_str!("../../../docs/benchmarks/observation.md");
+        let example = document.split("```json").nth(1).unwrap().split("```").next().unwrap();
+        let shown: serde_json::Value = serde_json::from_str(example).unwrap();
+        let row: Observation = serde_json::from_str(example).unwrap();
+        assert_eq!(serde_json::to_value(&row).unwrap(), shown);
+
+        let progress = vec![Progress { at_s: 1.0, files: 1, bytes: 1 }];
+        let others = [
+            Outcome::Censored { limit_s: 900.0, progress: progress.clone() },
+            Outcome::Aborted { after_s: 1.0, reason: String::new(), progress },
+            Outcome::Failed { reason: String::new() },
+        ];
+        for outcome in others {
+            let outcome = serde_json::to_value(outcome).unwrap();
+            let mut names = vec![outcome["kind"].as_str().unwrap()];
+            fields(&outcome, &mut names);
+            let missing =
+                names.into_iter().find(|name| *name != "kind" && !document.contains(&format!("`{name}`")));
+            assert_eq!(missing, None);
+        }
     }
 }

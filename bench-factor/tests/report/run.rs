@@ -210,8 +210,8 @@ fn row(condition: &Condition, round: u32, position: u32, ready_ms: u64, random: 
         "started": format!("2026-01-02T{:02}:{:02}:00Z", 3 + minute / 60, minute % 60),
         "files": if condition.workload == "small" { 65_536 } else { 1 },
         "useful_bytes": USEFUL_BYTES,
-        "outcome": { "kind": "complete", "ready_s": ready_ms as f64 / 1e3, "acknowledged_s": 0.141, "drained_s": 0.3,
-            "process_s": ready_ms as f64 / 1e3 + 0.9, "synced_s": 0.4, "verified_s": 1.1 },
+        "outcome": { "kind": "complete", "ready_s": ready_ms as f64 / 1e3, "acknowledged_s": 0.141, "drain_s": 0.3,
+            "process_s": ready_ms as f64 / 1e3 + 0.9, "sync_s": 0.4, "verify_s": 1.1 },
         "ideal_s": IDEAL_S,
         "samplers": {
             "sender": { "cpu_percent": random.u32(18..=30), "steal_percent": 0.3, "udp_receive_errors": 0,

@@ -2,7 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::{lanes::at, scale::Scale};
+use super::{
+    lanes::at,
+    line::{joined, thinned},
+    scale::Scale,
+};
 use crate::{
     report::{
         analysis::{Analysis, condition::Condition},
@@ -22,44 +26,43 @@ const BOTTOM: f64 = 150.0;
 
 /// What of the bytes was there by when, in cells that did not finish.
 pub(super) fn progress(analysis: &Analysis<'_>) -> Markup {
-    let with_progress = |condition: &&Condition<'_>| {
-        condition.cells.values().any(|row| !progress_of(&row.outcome).is_empty())
-    };
-    let panel = |condition: &Condition<'_>| {
-        let rows: Vec<&&Observation> =
-            condition.cells.values().filter(|row| !progress_of(&row.outcome).is_empty()).collect();
-        let last_s =
-            rows.iter().flat_map(|row| progress_of(&row.outcome)).map(|point| point.at_s).fold(0.0, f64::max);
-        let (x, y) = scales(last_s);
-        let line = |row: &&&Observation| {
-            let point = |bytes: u64| y.place(100.0 * bytes as f64 / row.useful_bytes as f64);
-            let points = progress_of(&row.outcome).iter().map(|one| (x.place(one.at_s), point(one.bytes)));
-            let round = row.round;
-            html! {
-                polyline.line points=(joined([(x.place(0.0), y.place(0.0))].into_iter().chain(points))) {
-                    title { "round " (round) }
-                }
-            }
-        };
-        let description = format!(
-            "Share of the bytes that had arrived by when; cells that did not finish: {}.",
-            rows.len()
-        );
-        let drawn = html! { @for row in &rows { (line(row)) } };
-        Panel {
-            id: format!("progress-{}", condition.name),
-            name: condition.name,
-            description,
-            x,
-            y,
-            y_name: "% of bytes",
-            drawn,
-        }
-        .draw()
-    };
+    let panels = analysis.conditions.iter().filter_map(progress_of_condition);
     html! {
         h3 { "Progress until they ended" }
-        div.panels { @for condition in analysis.conditions.iter().filter(with_progress) { (panel(condition)) } }
+        div.panels { @for panel in panels { (panel.draw()) } }
+    }
+}
+
+/// A line for each cell that has progress; `None` where none has.
+fn progress_of_condition<'a>(condition: &'a Condition<'a>) -> Option<Panel<'a>> {
+    let rows: Vec<&Observation> =
+        condition.cells.values().copied().filter(|row| !progress_of(&row.outcome).is_empty()).collect();
+    let points = || rows.iter().flat_map(|row| progress_of(&row.outcome));
+    let last_s = points().map(|point| point.at_s).reduce(f64::max)?;
+    let (x, y) = scales(last_s);
+    Some(Panel {
+        id: format!("progress-{}", condition.name),
+        name: condition.name,
+        description: format!(
+            "Share of the bytes that had arrived by when; cells that did not finish: {}.",
+            rows.len()
+        ),
+        x,
+        y,
+        y_name: "% of bytes",
+        drawn: html! { @for row in rows { (progress_line(row, x, y)) } },
+    })
+}
+
+fn progress_line(row: &Observation, x: Scale, y: Scale) -> Markup {
+    let share = |bytes: u64| 100.0 * bytes as f64 / row.useful_bytes as f64;
+    let points: Vec<(f64, f64)> =
+        progress_of(&row.outcome).iter().map(|point| (point.at_s, share(point.bytes))).collect();
+    let points = [(0.0, 0.0)].into_iter().chain(thinned(&points));
+    html! {
+        polyline.line points=(joined(points.map(|(at_s, share)| (x.place(at_s), y.place(share))))) {
+            title { "round " (row.round) }
+        }
     }
 }
 
@@ -172,7 +175,47 @@ fn scales(last_s: f64) -> (Scale, Scale) {
     (Scale::linear(0.0, last_s, LEFT, RIGHT), Scale::linear(0.0, 100.0, BOTTOM, TOP))
 }
 
-/// Points of a line in a drawing.
-pub(super) fn joined(points: impl Iterator<Item = (f64, f64)>) -> String {
-    points.map(|(x, y)| format!("{},{}", at(x), at(y))).collect::<Vec<_>>().join(" ")
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        report::{analysis::analyse, rows::Rows},
+        study::observation::{Progress, tests::observation},
+    };
+
+    /// Three rounds that took 100 s, and two that were stopped at 900 s with a fourth of the bytes.
+    fn rows() -> Rows {
+        let row = |round: u32| {
+            let progress = vec![Progress { at_s: 900.0, files: 1, bytes: 25_000_000 }];
+            let mut row = Observation { round, ..observation("far", 100.0) };
+            if round > 3 {
+                row.outcome = Outcome::Censored { limit_s: 900.0, progress };
+            }
+            row
+        };
+        Rows { rows: (1..=5).map(row).collect(), cut: false }
+    }
+
+    #[test]
+    fn what_was_there_by_when_is_a_line_for_each_cell_that_was_stopped() {
+        let rows = rows();
+        let drawn = progress(&analyse(&rows, None)).into_string();
+        let (from, to) = (
+            format!("{},{}", at(LEFT), at(BOTTOM)),
+            format!("{},{}", at(RIGHT), at(BOTTOM - (BOTTOM - TOP) / 4.0)),
+        );
+        let line = format!("<polyline class=\"line\" points=\"{from} {to}\">");
+        assert_eq!(drawn.matches(&line).count(), 2, "{drawn}");
+        assert!(drawn.contains("cells that did not finish: 2."));
+    }
+
+    #[test]
+    fn which_share_had_finished_is_said_in_words_too() {
+        let rows = rows();
+        let drawn = finished(&analyse(&rows, None)).into_string();
+        assert!(
+            drawn.contains("60 % had finished when the last was stopped; the median time is 100.0 s."),
+            "{drawn}"
+        );
+    }
 }

@@ -320,3 +320,47 @@ fn legend(entries: &[(Colour, String)]) -> Markup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{analysis::analyse, rows::Rows};
+    use crate::study::observation::tests::observation;
+
+    fn rows() -> Rows {
+        let mut lost = observation("lost", 1.0);
+        lost.outcome = Outcome::Aborted { after_s: 2.0, reason: "reset".into(), progress: vec![] };
+        Rows { rows: vec![observation("slow", 50.0), lost, observation("fast", 1.0)], cut: false }
+    }
+
+    #[test]
+    fn the_fastest_stands_first_and_who_has_no_speed_stands_last() {
+        let rows = rows();
+        let drawn = speeds(&analyse(&rows, None)).into_string();
+        let place = |name: &str| drawn.find(&format!("<title>{name}</title>")).unwrap();
+        assert!(place("fast") < place("slow") && place("slow") < place("lost"));
+        assert!(drawn.contains("no speed, 1 aborted"), "{drawn}");
+    }
+
+    #[test]
+    fn speeds_far_apart_are_drawn_by_their_logarithms() {
+        let group = |speeds: [f64; 2]| {
+            let mark = |speed| Mark { value: Bounds::exactly(speed), says: String::new() };
+            let lane = Lane {
+                name: String::new(),
+                below_name: String::new(),
+                colour: Colour { hue: 0, hollow: false },
+                marks: speeds.map(mark).into(),
+                median: None,
+                interval: None,
+                band: None,
+                numbers: String::new(),
+                below_numbers: String::new(),
+            };
+            vec![Group { heading: None, lanes: vec![lane] }]
+        };
+        let middle = (PLOT_FROM + PLOT_TO) / 2.0;
+        assert!(speed_scale(&group([1.0, 100.0])).place(10.0) > middle);
+        assert!(speed_scale(&group([10.0, 100.0])).place(10.0) < middle);
+    }
+}

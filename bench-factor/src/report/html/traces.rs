@@ -3,7 +3,11 @@
 
 use maud::{Markup, html};
 
-use super::{lanes::at, panels::joined, scale::Scale};
+use super::{
+    lanes::at,
+    line::{joined, thinned},
+    scale::Scale,
+};
 use crate::{
     report::analysis::{Analysis, condition::Condition},
     study::observation::Sample,
@@ -82,7 +86,7 @@ fn trace(condition: &Condition<'_>, counter: Counter, most: f64, last_s: f64) ->
             title { (says) }
             line.grid x1="0" x2=(at(WIDTH)) y1=(at(HEIGHT - 1.0)) y2=(at(HEIGHT - 1.0)) {}
             @for (round, line) in lines {
-                polyline.line points=(joined(line.iter().map(|&(at_s, value)| (x.place(at_s), y.place(value))))) {
+                polyline.line points=(joined(thinned(&line).into_iter().map(|(at_s, value)| (x.place(at_s), y.place(value))))) {
                     title { "round " (round) }
                 }
             }
