@@ -35,6 +35,6 @@ mod tests {
 
     #[test]
     fn points_are_written_to_two_digits() {
-        assert_eq!(joined([(1.0, 2.5), (3.141, 0.0)].into_iter()), "1,2.5 3.14,0");
+        assert_eq!(joined([(1.0, 2.5), (7.891, 0.0)].into_iter()), "1,2.5 7.89,0");
     }
 }
