@@ -101,7 +101,7 @@ mod tests {
         assert!(analysis.exploratory.is_empty());
         assert_eq!(analysis.contrasts[0].verdict, Verdict::Differs { faster: false, within_margin: false });
         let analysis = analyse(&rows, None);
-        assert_eq!(analysis.exploratory[0].name, "layout: bundle against files");
+        assert_eq!(analysis.exploratory[0].question.name, "layout: bundle against files");
     }
 
     #[test]

@@ -47,9 +47,9 @@ pub(crate) fn ratios(analysis: &Analysis<'_>) -> String {
     let of_one = |comparison: &Comparison| {
         let row = |(round, ratio): (&u32, &Bounds)| {
             let mut row = vec![
-                text(&comparison.name),
-                text(&comparison.of),
-                text(&comparison.against),
+                text(&comparison.question.name),
+                text(&comparison.question.of),
+                text(&comparison.question.against),
                 round.to_string(),
             ];
             row.extend(ends(Some(ratio.map(f64::exp))));
@@ -100,8 +100,11 @@ fn condition(condition: &Condition<'_>) -> Vec<String> {
 
 fn comparison(kind: &str, comparison: &Comparison) -> Vec<String> {
     let mut cells = vec![kind.to_owned()];
-    cells.extend([&comparison.name, &comparison.of, &comparison.against].map(|name| text(name)));
-    cells.push(number(comparison.margin_percent));
+    cells.extend(
+        [&comparison.question.name, &comparison.question.of, &comparison.question.against]
+            .map(|name| text(name)),
+    );
+    cells.push(number(comparison.question.margin_percent));
     cells.extend([comparison.ratios.len(), comparison.rounds_without].map(|count| count.to_string()));
     cells.extend(ends(comparison.median.map(|median| median.map(f64::exp))));
     cells.extend(interval(comparison.interval, f64::exp));

@@ -1,6 +1,7 @@
 //! The report as one page that needs nothing else: no script, no font, no picture from anywhere. Plots are SVG, each
 //! with a title and a description, and every mark in them with what it stands for; the tables say the same in text.
 
+mod colours;
 mod lanes;
 mod line;
 mod order;

@@ -191,8 +191,8 @@ fn matched(comparison: &Comparison) -> Vec<String> {
         (rounds, without) => format!("{rounds} of {}", rounds + without),
     };
     vec![
-        comparison.name.clone(),
-        format!("{} ÷ {}", comparison.of, comparison.against),
+        comparison.question.name.clone(),
+        format!("{} ÷ {}", comparison.question.of, comparison.question.against),
         rounds,
         or_nothing(comparison.median.map(wording::ratio)),
         or_nothing(comparison.interval.map(|found| wording::interval(found, f64::exp))),
@@ -358,13 +358,15 @@ pub(crate) fn rows(analysis: &Analysis<'_>) -> Table {
             Role::Control => ", control",
             Role::Pilot => ", pilot",
         };
+        let again =
+            row.attempt_reason.as_ref().map(|reason| format!(", again as {reason}")).unwrap_or_default();
         vec![
             row.round.to_string(),
             row.position.to_string(),
             row.condition.clone(),
             row.attempt.to_string(),
             row.started.clone(),
-            format!("{ended}{role}"),
+            format!("{ended}{role}{again}"),
             or_nothing(ready_s.map(wording::seconds)),
             or_nothing(speed(row).map(wording::speed)),
         ]

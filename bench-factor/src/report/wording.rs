@@ -93,7 +93,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
 
 /// What may be said of a declared contrast.
 pub(crate) fn verdict(comparison: &Comparison) -> String {
-    let margin = comparison.margin_percent.map(|percent| format!("{percent} %")).unwrap_or_default();
+    let margin = comparison.question.margin_percent.map(|percent| format!("{percent} %")).unwrap_or_default();
     match comparison.verdict {
         Verdict::Differs { faster, within_margin } => {
             let direction = if faster { "faster" } else { "slower" };
@@ -185,7 +185,7 @@ fn power_by(control: &Comparison, questions: usize) -> Option<String> {
     let alone = control.power(0.1, SIGNIFICANCE)?;
     let among = control.power(0.1, SIGNIFICANCE / questions.max(1) as f64)?;
     let percent = |power: f64| format!("{} %", rounded(power * 100.0, 0, Side::Down));
-    let (scatter, name) = (rounded(control.deviation? * 100.0, 1, Side::Nearest), &control.name);
+    let (scatter, name) = (rounded(control.deviation? * 100.0, 1, Side::Nearest), &control.question.name);
     let (rounds, alone, among) = (control.ratios.len(), percent(alone), percent(among));
     Some(format!(
         "Rounds of the control \"{name}\" scatter by {scatter} %. With normal noise like that, {rounds} rounds find a \

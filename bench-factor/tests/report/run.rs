@@ -183,7 +183,7 @@ fn cells(
                 json!({ "kind": "failed", "reason": "the target's file system could not be made" });
             failed["samplers"] = json!({});
             row["attempt"] = json!(2);
-            row["attempt_reason"] = json!("the image's folder was full; freed");
+            row["attempt_reason"] = json!("the image's folder had been full");
             return vec![failed, row];
         }
         ("large8-quic-bbr-8", 1 | 4) => {

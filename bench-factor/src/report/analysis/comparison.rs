@@ -15,15 +15,13 @@ use crate::{
     },
 };
 
+/// Fewer rounds do not tell how far they scatter.
+const LEAST_SCATTERED: usize = 3;
+
 /// A question and what the rounds answer. Ratios are natural logarithms.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Comparison {
-    pub(crate) name: String,
-    pub(crate) of: String,
-    pub(crate) against: String,
-    /// As declared.
-    pub(crate) margin_percent: Option<f64>,
-    margin: Option<f64>,
+    pub(crate) question: Question,
     /// By round. A round in which one of the two has no speed has none.
     pub(crate) ratios: BTreeMap<u32, Bounds>,
     /// Rounds of either that have none.
@@ -32,7 +30,7 @@ pub(crate) struct Comparison {
     pub(crate) interval: Option<MedianInterval>,
     /// Of the geometric mean, where there are enough rounds and none was stopped.
     pub(crate) mean: Option<MeanInterval>,
-    /// How far the rounds scatter: the sample's standard deviation, where at least three were observed.
+    /// How far the rounds scatter: the sample's standard deviation, where there are enough and none was stopped.
     pub(crate) deviation: Option<f64>,
     /// The chance of as lopsided rounds without any difference, and the same after correction.
     pub(crate) chance: f64,
@@ -71,21 +69,17 @@ impl Comparison {
         };
         let values: Vec<Bounds> = ratios.values().copied().collect();
         let exact: Option<Vec<f64>> = values.iter().map(|value| value.exact()).collect();
-        let observed: Vec<f64> = values.iter().filter_map(|value| value.exact()).collect();
-        let margin = question.margin();
         let chance = sign::difference(&values);
-        let equivalence = margin.map(|margin| sign::equivalence(&values, margin));
+        let equivalence = question.margin().map(|margin| sign::equivalence(&values, margin));
         let mut comparison = Self {
-            name: question.name.clone(),
-            of: question.of.clone(),
-            against: question.against.clone(),
-            margin_percent: question.margin_percent,
-            margin,
+            question: question.clone(),
             rounds_without,
             median: median(&values),
             interval: interval(&values, CONFIDENCE),
-            mean: exact.and_then(|values| mean_interval(&values, CONFIDENCE, seed)),
-            deviation: (observed.len() >= 3).then(|| deviation(&observed)),
+            mean: exact.as_ref().and_then(|values| mean_interval(values, CONFIDENCE, seed)),
+            deviation: exact
+                .filter(|values| values.len() >= LEAST_SCATTERED)
+                .map(|values| deviation(&values)),
             chance,
             corrected: chance,
             equivalence,
@@ -97,13 +91,8 @@ impl Comparison {
         comparison
     }
 
-    /// The declared margin as a logarithm.
-    pub(crate) fn margin(&self) -> Option<f64> {
-        self.margin
-    }
-
     /// How often a speed lower by `share` would have been found in as many rounds that scatter as these do, if a
-    /// chance of `significance` were a finding; `None` where too few were observed to know how they scatter.
+    /// chance of `significance` were a finding; `None` where it is not known how they scatter.
     pub(crate) fn power(&self, share: f64, significance: f64) -> Option<f64> {
         let deviation = self.deviation?;
         Some(sign::power(self.ratios.len(), (1.0 - share).ln(), deviation, significance))

@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use super::scale::Scale;
+use super::{colours::Colour, scale::Scale};
 use crate::statistics::Bounds;
 
 /// The plot's size and where its three columns (names, marks, numbers) begin, in units of SVG.
@@ -64,21 +64,6 @@ pub(super) struct Mark {
     pub(super) value: Bounds,
     /// What it stands for.
     pub(super) says: String,
-}
-
-/// What tells kinds of lanes apart: how they are filled and in which colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Colour {
-    /// One of four.
-    pub(super) hue: usize,
-    pub(super) hollow: bool,
-}
-
-impl Colour {
-    pub(super) fn class(self) -> String {
-        let fill = if self.hollow { "hollow" } else { "full" };
-        format!("hue{} {fill}", self.hue % 4)
-    }
 }
 
 /// A place in a drawing: two digits are finer than any screen.

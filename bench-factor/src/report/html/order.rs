@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::{
+    colours::Colours,
     lanes::{WIDTH, at},
-    plots::Colours,
     scale::Scale,
 };
 use crate::{

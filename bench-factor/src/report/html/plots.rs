@@ -1,18 +1,19 @@
 //! What is drawn in lanes: speeds, ratios, shares.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
 use super::{
-    lanes::{Colour, Group, Lane, Lanes, Mark, PLOT_FROM, PLOT_TO},
+    colours::{Colour, Colours, legend_of_findings},
+    lanes::{Group, Lane, Lanes, Mark, PLOT_FROM, PLOT_TO},
     scale::Scale,
 };
 use crate::{
     report::{
         analysis::{
             Analysis,
-            comparison::{Comparison, Verdict},
+            comparison::Comparison,
             condition::{Condition, efficiency as efficiency_of, speed},
         },
         wording,
@@ -20,12 +21,6 @@ use crate::{
     statistics::Bounds,
     study::observation::{Observation, Outcome},
 };
-
-/// Colours of findings.
-const EQUIVALENT: usize = 0;
-const SLOWER: usize = 1;
-const FASTER: usize = 2;
-const NO_FINDING: usize = 3;
 
 /// From this ratio of the greatest to the least speed on, slow ones could not be told apart on an even axis.
 const MAX_EVEN_RATIO: f64 = 25.0;
@@ -67,34 +62,21 @@ pub(super) fn speeds(analysis: &Analysis<'_>) -> Markup {
 
 /// Comparisons of which findings are made, coloured by them.
 pub(super) fn findings(id: &'static str, title: &str, comparisons: &[Comparison]) -> Markup {
-    let hue = |comparison: &Comparison| match comparison.verdict {
-        Verdict::Differs { faster: true, .. } => FASTER,
-        Verdict::Differs { faster: false, .. } => SLOWER,
-        Verdict::Equivalent => EQUIVALENT,
-        Verdict::Open | Verdict::TooFewRounds => NO_FINDING,
-    };
-    let meanings = [
-        (FASTER, "faster"),
-        (SLOWER, "slower"),
-        (EQUIVALENT, "no difference of the margin, which is shaded"),
-        (NO_FINDING, "no finding"),
-    ];
-    let entries = meanings.map(|(hue, meaning)| (Colour { hue, hollow: false }, meaning.to_owned()));
-    html! { (legend(&entries)) (ratios(id, title, comparisons, hue)) }
+    html! { (legend_of_findings()) (ratios(id, title, comparisons, |comparison| Colour::of(comparison.verdict))) }
 }
 
 /// Comparisons of which no findings are made.
 pub(super) fn exploratory(analysis: &Analysis<'_>) -> Markup {
-    ratios("exploratory-plot", "Exploratory ratios", &analysis.exploratory, |_| NO_FINDING)
+    ratios("exploratory-plot", "Exploratory ratios", &analysis.exploratory, |_| Colour::NO_FINDING)
 }
 
 fn ratios(
     id: &'static str,
     title: &str,
     comparisons: &[Comparison],
-    hue: impl Fn(&Comparison) -> usize,
+    colour: impl Fn(&Comparison) -> Colour,
 ) -> Markup {
-    let lane = |comparison: &Comparison| ratio_lane(comparison, hue(comparison), wording::ratio);
+    let lane = |comparison: &Comparison| ratio_lane(comparison, colour(comparison), wording::ratio);
     let groups = vec![Group { heading: None, lanes: comparisons.iter().map(lane).collect() }];
     let description = "One lane for each comparison: the ratio inside each round as marks, triangles where one side was \
                        stopped at its limit, their median as a line and its exact interval as a bar. Right of 1 the first \
@@ -116,7 +98,7 @@ pub(super) fn fractions(analysis: &Analysis<'_>) -> Markup {
     let lanes: Vec<Lane> = analysis
         .fractions
         .iter()
-        .map(|comparison| percent(ratio_lane(comparison, EQUIVALENT, wording::fraction)))
+        .map(|comparison| percent(ratio_lane(comparison, Colour::EQUIVALENT, wording::fraction)))
         .collect();
     share_plot(
         "fractions",
@@ -166,7 +148,7 @@ fn share_plot(id: &'static str, title: &str, axis: &'static str, groups: Vec<Gro
 }
 
 /// The lane of a comparison, with ratios instead of their logarithms.
-fn ratio_lane(comparison: &Comparison, hue: usize, shown: fn(Bounds) -> String) -> Lane {
+fn ratio_lane(comparison: &Comparison, colour: Colour, shown: fn(Bounds) -> String) -> Lane {
     let mark = |(round, ratio): (&u32, &Bounds)| Mark {
         value: ratio.map(f64::exp),
         says: format!("round {round}: {}", shown(*ratio)),
@@ -176,13 +158,13 @@ fn ratio_lane(comparison: &Comparison, hue: usize, shown: fn(Bounds) -> String) 
         comparison.ratios.iter().filter(|(_, ratio)| ratio.low().is_finite() || ratio.high().is_finite());
     let coverage = comparison.interval.map(|found| wording::covered(found.coverage));
     Lane {
-        name: comparison.name.clone(),
-        below_name: format!("{} ÷ {}", comparison.of, comparison.against),
-        colour: Colour { hue, hollow: false },
+        name: comparison.question.name.clone(),
+        below_name: format!("{} ÷ {}", comparison.question.of, comparison.question.against),
+        colour,
         marks: known.map(mark).collect(),
         median: comparison.median.map(|median| median.map(f64::exp)),
         interval: comparison.interval.map(|found| found.ends.map(f64::exp)),
-        band: comparison.margin().map(|margin| Bounds::between(-margin, margin).map(f64::exp)),
+        band: comparison.question.margin().map(|margin| Bounds::between(-margin, margin).map(f64::exp)),
         numbers: comparison.median.map_or("no rounds".into(), shown),
         below_numbers: coverage.map_or(String::new(), |coverage| {
             format!("{} rounds, bar covers {coverage}", comparison.ratios.len())
@@ -203,11 +185,12 @@ fn mark(row: &Observation, value: Bounds) -> Option<Mark> {
         Outcome::Censored { limit_s, .. } => format!("stopped after {limit_s} s"),
         Outcome::Aborted { .. } | Outcome::Failed { .. } => return None,
     };
-    let Observation { condition, round, position, .. } = row;
+    let Observation { condition, round, position, flags, .. } = row;
+    let flags: String = flags.iter().map(|flag| format!("; flagged: {}, {}", flag.rule, flag.seen)).collect();
     let speed = speed(row).map(wording::speed).unwrap_or_default();
     Some(Mark {
         value,
-        says: format!("{condition}, round {round}, position {position}: {speed} MB/s, {took}"),
+        says: format!("{condition}, round {round}, position {position}: {speed} MB/s, {took}{flags}"),
     })
 }
 
@@ -270,57 +253,6 @@ fn ratio_scale(groups: &[Group]) -> Scale {
     Scale::logarithmic(least / room, most * room, PLOT_FROM, PLOT_TO)
 }
 
-/// Colours for transports, fillings for controllers.
-pub(super) struct Colours {
-    transports: Vec<String>,
-    controllers: Vec<String>,
-}
-
-impl Colours {
-    pub(super) fn of(analysis: &Analysis<'_>) -> Self {
-        let all = |level: fn(&Condition<'_>) -> String| {
-            analysis.conditions.iter().map(level).collect::<BTreeSet<_>>().into_iter().collect()
-        };
-        Self {
-            transports: all(|condition| condition.factors.transport.clone()),
-            controllers: all(|condition| condition.factors.controller.clone()),
-        }
-    }
-
-    pub(super) fn colour(&self, condition: &Condition<'_>) -> Colour {
-        let place = |levels: &[String], level: &str| levels.iter().position(|one| one == level).unwrap_or(0);
-        Colour {
-            hue: place(&self.transports, &condition.factors.transport),
-            hollow: place(&self.controllers, &condition.factors.controller) > 0,
-        }
-    }
-
-    pub(super) fn legend(&self) -> Markup {
-        let transports = self.transports.iter().enumerate();
-        let transports = transports.map(|(hue, name)| (Colour { hue, hollow: false }, name.clone()));
-        let controllers = self.controllers.iter().enumerate();
-        let controllers =
-            controllers.map(|(place, name)| (Colour { hue: NO_FINDING, hollow: place > 0 }, name.clone()));
-        legend(&transports.chain(controllers).collect::<Vec<_>>())
-    }
-}
-
-/// What colours mean.
-fn legend(entries: &[(Colour, String)]) -> Markup {
-    html! {
-        p.legend {
-            @for (colour, meaning) in entries {
-                span.entry {
-                    svg.(colour.class()) viewBox="0 0 12 12" width="12" height="12" aria-hidden="true" {
-                        circle.mark cx="6" cy="6" r="4" {}
-                    }
-                    " " (meaning)
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,7 +281,7 @@ mod tests {
             let lane = Lane {
                 name: String::new(),
                 below_name: String::new(),
-                colour: Colour { hue: 0, hollow: false },
+                colour: Colour::NO_FINDING,
                 marks: speeds.map(mark).into(),
                 median: None,
                 interval: None,
