@@ -3,6 +3,8 @@
 mod cli;
 #[cfg(target_os = "linux")]
 mod latency;
+#[cfg(target_os = "linux")]
+mod study;
 mod tools;
 
 use std::{
