@@ -151,7 +151,8 @@ fn own_sockets() -> io::Result<Vec<SocketAccount>> {
         let is_socket = link.as_os_str().as_encoded_bytes().starts_with(b"socket:");
         let Some(number) = number.filter(|_| is_socket && seen.insert(link)) else { continue };
         let Ok(socket) = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) else { continue };
-        sockets.extend(describe(&socket)?);
+        // Its number may belong to a file by now.
+        sockets.extend(describe(&socket).ok().flatten());
     }
     sockets.sort_by_key(|socket: &SocketAccount| (socket.kind.clone(), socket.local, socket.remote));
     Ok(sockets)

@@ -177,7 +177,7 @@ impl Observation<'_> {
         let processor = ProcessorTime::now();
         let stopwatch = Arc::new(Stopwatch::start());
         let (fetched, source) = {
-            let mut answer: Answering<'_> = Box::pin(control::receive(&mut control_stream));
+            let mut answer = Answering(Some(Box::pin(control::receive(&mut control_stream))));
             match self.transfer(ends, &stopwatch, &mut found.progress, &mut answer).await {
                 Ok(transferred) => transferred,
                 Err(stop) => {
@@ -302,8 +302,18 @@ impl Observation<'_> {
     }
 }
 
-/// What the source says next on the control stream. It is kept over several waits, as half a message may have come.
-type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, StudyError>> + Send + 'a>>;
+/// What the source says next on the control stream, until it was heard. It is kept over several waits, as half a message
+/// may have come.
+struct Answering<'a>(Option<Pin<Box<dyn Future<Output = Result<Answer, StudyError>> + 'a>>>);
+
+impl Answering<'_> {
+    /// The answer, once. May be dropped while it waits.
+    async fn hear(&mut self) -> Option<Result<Answer, StudyError>> {
+        let answer = self.0.as_mut()?.await;
+        self.0 = None;
+        Some(answer)
+    }
+}
 
 /// Waits for every connection to be done and for the source's account, in whatever order they come.
 async fn collect(
@@ -317,7 +327,7 @@ async fn collect(
             Some(fetched) = fetching.join_next() => {
                 all.push(fetched.map_err(|error| Trouble::failed("receiving", &error))??);
             }
-            answer = answer.as_mut(), if account.is_none() => account = Some(accounted(answer)?),
+            Some(answer) = answer.hear() => account = Some(accounted(answer)?),
             else => break,
         }
     }
@@ -343,8 +353,8 @@ fn accounted(answer: Result<Answer, StudyError>) -> Result<Account, Trouble> {
 /// Where a connection was lost, the source may know why, and says so at once.
 async fn reason(stop: Stop, answer: &mut Answering<'_>) -> Stop {
     let Stop::Trouble(Trouble::Aborted(_)) = stop else { return stop };
-    match timeout(REASON_TIMEOUT, answer.as_mut()).await {
-        Ok(Ok(Answer::Broken(broken))) => Stop::Trouble(broken.into()),
+    match timeout(REASON_TIMEOUT, answer.hear()).await {
+        Ok(Some(Ok(Answer::Broken(broken)))) => Stop::Trouble(broken.into()),
         Ok(_) | Err(_) => stop,
     }
 }

@@ -87,10 +87,10 @@ impl From<Trouble> for Outcome {
     }
 }
 
-/// Decimal megabytes a second.
+/// Decimal megabytes a second; of nothing, or in no time, there is no rate.
 pub(super) fn mb_per_s(bytes: u64, ready: Duration) -> Option<f64> {
     let seconds = ready.as_secs_f64();
-    (seconds > 0.0).then(|| bytes as f64 / seconds / 1e6)
+    (seconds > 0.0 && bytes > 0).then(|| bytes as f64 / seconds / 1e6)
 }
 
 impl fmt::Display for CellReport {
@@ -131,8 +131,9 @@ mod tests {
 
     #[test]
     fn speed_is_decimal_megabytes_of_useful_bytes() {
-        assert_eq!(mb_per_s(268_435_456, Duration::from_secs(10)), Some(26.843_545_6));
-        assert_eq!(mb_per_s(0, Duration::ZERO), None);
+        assert_eq!(mb_per_s(250_000_000, Duration::from_secs(10)), Some(25.0));
+        assert_eq!(mb_per_s(1, Duration::ZERO), None);
+        assert_eq!(mb_per_s(0, Duration::from_secs(1)), None);
     }
 
     #[test]

@@ -15,12 +15,13 @@ use std::io;
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use libp2p_core::muxing::SubstreamBox;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::time::timeout;
 
 use super::{
     account::Account,
     condition::Condition,
     error::{StudyError, Trouble, taken_over},
-    limits::{MANIFEST_BYTES, MESSAGE_BYTES},
+    limits::{MANIFEST_BYTES, MESSAGE_BYTES, REASON_TIMEOUT},
     manifest::Summary,
 };
 
@@ -98,7 +99,18 @@ pub(super) async fn greet(stream: &mut SubstreamBox, build: &str) -> Result<(), 
         return Ok(());
     }
     let theirs = taken_over(&String::from_utf8_lossy(theirs));
+    part(stream).await;
     Err(StudyError::OtherBuild { ours: build.to_owned(), theirs })
+}
+
+/// Waits until both ends have heard each other's greeting, which is all that they say.
+async fn part(stream: &mut SubstreamBox) {
+    let both_closed = async {
+        stream.close().await?;
+        stream.read(&mut [0]).await
+    };
+    // Whoever does not wait as long hears less.
+    let _ = timeout(REASON_TIMEOUT, both_closed).await;
 }
 
 /// Says one message.
@@ -130,9 +142,10 @@ pub(super) async fn receive_manifest(stream: &mut SubstreamBox, bytes: u64) -> R
         return Err(StudyError::LongManifest(bytes));
     }
     let mut text = Vec::new();
-    stream.take(bytes).read_to_end(&mut text).await.map_err(StudyError::Control)?;
+    // One byte more than there may be tells where it ends.
+    stream.take(bytes + 1).read_to_end(&mut text).await.map_err(StudyError::Control)?;
     if text.len() as u64 != bytes {
-        return Err(StudyError::Violation("the manifest is shorter than announced"));
+        return Err(StudyError::Violation("the manifest has another length than announced"));
     }
     String::from_utf8(text).map_err(|_| StudyError::Violation("the manifest is no text"))
 }

@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, TcpListener},
     pin::Pin,
     time::Duration,
 };
@@ -48,8 +48,7 @@ impl Ends {
         let failed = |reason: String| StudyError::Listen { address, reason };
         let until = Instant::now() + patience;
         loop {
-            let listening = self.transport.listen_on(ListenerId::next(), multiaddr(address, kind));
-            match listening.map_err(|error| transport_error(error, kind)) {
+            match self.try_listen(address, kind) {
                 Ok(()) => break,
                 Err(error) if is_in_use(&error) && Instant::now() < until => sleep(PORT_PAUSE).await,
                 Err(error) => return Err(failed(error.to_string())),
@@ -68,6 +67,15 @@ impl Ends {
                 TransportEvent::AddressExpired { .. } | TransportEvent::Incoming { .. } => {}
             }
         }
+    }
+
+    /// The TCP transport lets several listeners share a port; a source must have its own.
+    fn try_listen(&mut self, address: SocketAddr, kind: TransportKind) -> io::Result<()> {
+        if kind == TransportKind::Tcp {
+            drop(TcpListener::bind(address)?);
+        }
+        let listening = self.transport.listen_on(ListenerId::next(), multiaddr(address, kind));
+        listening.map_err(|error| transport_error(error, kind))
     }
 
     /// The next connection that somebody begins. May be dropped while it waits.
@@ -91,14 +99,9 @@ impl Ends {
         }
     }
 
-    /// Dials. Every TCP connection has a socket of its own; all QUIC connections of one end share one, as the listening
-    /// side's do.
+    /// Dials, from a socket of its own.
     pub(super) fn dial(&mut self, address: SocketAddr, kind: TransportKind) -> io::Result<SettingUp> {
-        let port_use = match kind {
-            TransportKind::Tcp => PortUse::New,
-            TransportKind::Quic => PortUse::Reuse,
-        };
-        let options = DialOpts { role: Endpoint::Dialer, port_use };
+        let options = DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };
         let dialing = self.transport.dial(multiaddr(address, kind), options);
         let dialing = dialing.map_err(|error| transport_error(error, kind))?;
         let gauge = self.gauges.take_dialed();
@@ -148,9 +151,11 @@ fn transport_error(error: TransportError<io::Error>, kind: TransportKind) -> io:
 /// Whether somebody else has the port.
 fn is_in_use(error: &io::Error) -> bool {
     let setup = error.get_ref().and_then(|inner| inner.downcast_ref::<SetupError>());
-    setup.is_some_and(
-        |setup| matches!(&setup.cause, SetupCause::Failed(error) if error.kind() == io::ErrorKind::AddrInUse),
-    )
+    let cause = match setup {
+        Some(SetupError { cause: SetupCause::Failed(cause), .. }) => cause,
+        Some(_) | None => error,
+    };
+    cause.kind() == io::ErrorKind::AddrInUse
 }
 
 #[cfg(test)]
@@ -165,8 +170,7 @@ mod tests {
             let address = held.listen(any, kind, Duration::ZERO).await.unwrap();
             assert_ne!(address.port(), 0);
             let mut other = Ends::new(&Keypair::generate_ed25519(), ChannelSettings::default()).unwrap();
-            let listening = other.transport.listen_on(ListenerId::next(), multiaddr(address, kind));
-            let error = transport_error(listening.unwrap_err(), kind);
+            let error = other.try_listen(address, kind).unwrap_err();
             assert!(is_in_use(&error), "{kind}: {error:?}");
         }
     }

@@ -80,7 +80,7 @@ pub(super) struct Source {
     identity: Keypair,
     root: PathBuf,
     pub(super) manifest: Manifest,
-    files: Arc<Vec<SourceFile>>,
+    pub(super) files: Arc<Vec<SourceFile>>,
     pub(super) address: SocketAddr,
     /// What this end was built from.
     build: &'static str,
@@ -89,7 +89,7 @@ pub(super) struct Source {
 /// The connection on which everything is arranged.
 #[derive(Debug)]
 pub(super) struct Control {
-    connection: Connection,
+    pub(super) connection: Connection,
     stream: SubstreamBox,
 }
 
@@ -127,17 +127,7 @@ impl Source {
     /// Serves one observation, and tells the target how it went.
     pub(super) async fn observe(&self, mut control: Control, condition: Condition) -> Result<(), Trouble> {
         let peer = control.connection.peer;
-        let mut ends = match self.prepare(condition).await {
-            Ok(ends) => ends,
-            Err(reason) => {
-                let refusal = Answer::Refused(reason.clone());
-                control.say(&refusal).await?;
-                control.await_end(REASON_TIMEOUT).await;
-                return Err(Trouble::Failed(reason));
-            }
-        };
-        let cell: CellId = rand_cell();
-        control.say(&Answer::Ready { cell, data: self.manifest.summary.clone() }).await?;
+        let (mut ends, cell) = self.begin(&mut control, condition).await?;
         let transfer = self.transfer(&mut ends, cell, peer, condition);
         let sent = tokio::select! {
             sent = transfer => sent,
@@ -159,7 +149,26 @@ impl Source {
         }
     }
 
-    /// Listens with what is asked for, or says why not.
+    /// Listens with what is asked for and tells the target, or says why not.
+    pub(super) async fn begin(
+        &self,
+        control: &mut Control,
+        condition: Condition,
+    ) -> Result<(Ends, CellId), Trouble> {
+        match self.prepare(condition).await {
+            Ok(ends) => {
+                let cell: CellId = std::array::from_fn(|_| fastrand::u8(..));
+                control.say(&Answer::Ready { cell, data: self.manifest.summary.clone() }).await?;
+                Ok((ends, cell))
+            }
+            Err(reason) => {
+                control.say(&Answer::Refused(reason.clone())).await?;
+                control.await_end(REASON_TIMEOUT).await;
+                Err(Trouble::Failed(reason))
+            }
+        }
+    }
+
     async fn prepare(&self, condition: Condition) -> Result<Ends, String> {
         let Condition { connections, transport, controller, .. } = condition;
         if !(1..=CONNECTIONS).contains(&connections) {
@@ -217,7 +226,7 @@ impl Source {
 }
 
 impl Control {
-    async fn say(&mut self, answer: &Answer) -> Result<(), Trouble> {
+    pub(super) async fn say(&mut self, answer: &Answer) -> Result<(), Trouble> {
         let sent = control::send(&mut self.stream, answer).await;
         sent.map_err(|error| Trouble::failed("answering the target", &error))
     }
@@ -251,19 +260,15 @@ fn gone(next: io::Result<SubstreamBox>) -> Trouble {
     }
 }
 
-fn rand_cell() -> CellId {
-    std::array::from_fn(|_| fastrand::u8(..))
-}
-
 /// A data connection of the observation.
-struct Joined {
-    connection: Connection,
-    stream: SubstreamBox,
+pub(super) struct Joined {
+    pub(super) connection: Connection,
+    pub(super) stream: SubstreamBox,
     number: u8,
 }
 
 /// Waits until a connection has said that it belongs to the observation.
-async fn join(setting_up: SettingUp, cell: CellId, peer: PeerId) -> Result<Joined, Trouble> {
+pub(super) async fn join(setting_up: SettingUp, cell: CellId, peer: PeerId) -> Result<Joined, Trouble> {
     let mut connection = setting_up.await.map_err(Trouble::stream("accepting a connection"))?;
     if connection.peer != peer {
         return Err(Trouble::Failed("a connection comes from another peer".into()));
