@@ -3,8 +3,10 @@
 mod cli;
 #[cfg(target_os = "linux")]
 mod latency;
+mod observation;
 mod report;
 mod statistics;
+#[cfg(target_os = "linux")]
 mod study;
 mod tools;
 

@@ -1,5 +1,7 @@
 //! Arguments, and what each command does with them: one file per command.
 
+#[cfg(target_os = "linux")]
+mod cell;
 mod digest;
 mod diverge;
 mod fixture;
@@ -9,9 +11,11 @@ mod link;
 mod pipe;
 mod report;
 #[cfg(target_os = "linux")]
+mod serve;
+#[cfg(target_os = "linux")]
 mod tools;
 
-use std::{io, process::ExitCode};
+use std::{io, process::ExitCode, time::Instant};
 
 use clap::{Parser, Subcommand};
 
@@ -41,6 +45,12 @@ enum Command {
     /// Run other people's programs on the same work, and ketch beside them
     #[cfg(target_os = "linux")]
     Tools(tools::Tools),
+    /// Offer a tree to observations of the study
+    #[cfg(target_os = "linux")]
+    Serve(serve::Serve),
+    /// Make one observation of the study: fetch a tree, timed, and verify the copy
+    #[cfg(target_os = "linux")]
+    Cell(cell::Cell),
     /// Become a command whose input and output are a TCP connection
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -49,6 +59,7 @@ enum Command {
 
 /// Does what `arguments` ask and writes results to `out`; returns how to exit.
 pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
     match arguments.command {
         Command::Fixture(fixture) => fixture::run(fixture, out)?,
         Command::Diverge(diverge) => diverge::run(diverge, out)?,
@@ -58,6 +69,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         Command::Link(link) => return link::run(*link, out),
         #[cfg(target_os = "linux")]
         Command::Tools(tools) => tools::run(tools, out)?,
+        #[cfg(target_os = "linux")]
+        Command::Serve(serve) => serve::run(serve, out)?,
+        #[cfg(target_os = "linux")]
+        Command::Cell(cell) => return cell::run(cell, started, out),
         #[cfg(target_os = "linux")]
         Command::Pipe(pipe) => match pipe::run(pipe)? {},
     }

@@ -15,7 +15,7 @@ use self::{
     condition::Condition,
 };
 use super::{plan::Plan, rows::Rows};
-use crate::study::observation::{Observation, Role};
+use crate::observation::{Observation, Role};
 
 /// A run, looked at from all sides.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ fn conditions(rows: &[Observation]) -> Vec<Condition<'_>> {
 #[cfg(test)]
 mod tests {
     use super::{super::plan::Question, comparison::Verdict, *};
-    use crate::study::observation::{Outcome, tests::observation};
+    use crate::observation::{Outcome, tests::observation};
 
     pub(super) fn question(name: &str, of: &str, against: &str) -> Question {
         Question { name: name.into(), of: of.into(), against: against.into(), margin_percent: None }

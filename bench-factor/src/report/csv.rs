@@ -8,7 +8,7 @@ use super::analysis::{
 };
 use crate::{
     statistics::{Bounds, median::MedianInterval},
-    study::observation::{Observation, Outcome, Role},
+    observation::{Observation, Outcome, Role},
 };
 
 /// Every row that was read.
@@ -165,7 +165,7 @@ mod tests {
         super::{analysis::analyse, rows::Rows},
         *,
     };
-    use crate::study::observation::tests::observation;
+    use crate::observation::tests::observation;
 
     #[test]
     fn every_row_has_every_column() {

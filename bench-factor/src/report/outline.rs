@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     statistics::Bounds,
-    study::observation::{Observation, Samplers},
+    observation::{Observation, Samplers},
 };
 
 /// Pairs that are drawn below each other; more nobody compares by eye, and the table has them all.

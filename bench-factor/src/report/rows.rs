@@ -13,7 +13,7 @@ use super::{
     error::{ReportError, io_error},
     limits::{MAX_NAME_CHARS, MAX_ROUND, MAX_ROW_BYTES, MAX_ROWS, SECONDS},
 };
-use crate::study::observation::{Observation, Outcome, Progress, SCHEMA};
+use crate::observation::{Observation, Outcome, Progress, SCHEMA};
 
 /// All rows of one run in the order of rounds, positions and attempts.
 #[derive(Debug, Clone)]
@@ -163,7 +163,7 @@ fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::observation::tests::observation;
+    use crate::observation::tests::observation;
 
     fn read_text(text: &str) -> Result<Rows, ReportError> {
         read_from(text.as_bytes(), Path::new("observations.jsonl"))

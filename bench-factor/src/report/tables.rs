@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     statistics::{Bounds, median::median},
-    study::observation::{HostSummary, Observation, Outcome, Role},
+    observation::{HostSummary, Observation, Outcome, Role},
 };
 
 /// A table with a heading.

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 pub use ketch_protocol::controller::{Controller, ControllerNameError};
 
-use crate::limits::UDP_BUFFER_BYTES;
+use crate::limits::{
+    QUIC_CONNECTION_WINDOW_BYTES, QUIC_CONNECTION_WINDOW_MAX_BYTES, QUIC_STREAM_WINDOW_BYTES, QUIC_STREAMS,
+    RECEIVE_BYTES, STREAM_WINDOW_BYTES, UDP_BUFFER_BYTES, UNANSWERED_STREAMS, UNREAD_BYTES, YAMUX_STREAMS,
+};
 
 /// Who carries QUIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -15,6 +18,57 @@ pub enum QuicStack {
     /// The stock `libp2p-quic`, to compare with.
     #[cfg(feature = "stock-quic")]
     Stock,
+}
+
+/// How much of one TCP connection a peer may use, and this side of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpFlow {
+    /// Streams that the peer may have open.
+    pub streams: usize,
+    /// Streams that this side may have opened and the peer has not answered; more wait.
+    pub unanswered_streams: usize,
+    /// Largest receive window of one stream, in bytes. It begins at 256 KiB, whatever this says.
+    pub stream_window_bytes: u32,
+    /// Windows grow as long as they come to no more than this together, in bytes.
+    pub windows_bytes: u64,
+    /// Bytes that may have come and not been read; a peer that sends more is cut off.
+    pub unread_bytes: usize,
+}
+
+impl Default for TcpFlow {
+    fn default() -> Self {
+        Self {
+            streams: YAMUX_STREAMS,
+            unanswered_streams: UNANSWERED_STREAMS,
+            stream_window_bytes: STREAM_WINDOW_BYTES,
+            windows_bytes: RECEIVE_BYTES,
+            unread_bytes: UNREAD_BYTES,
+        }
+    }
+}
+
+/// How much of one QUIC connection a peer may use; of our own transport only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuicFlow {
+    /// Streams that the peer may have open.
+    pub streams: u32,
+    /// Receive window of one stream, in bytes.
+    pub stream_window_bytes: u32,
+    /// Receive window of the connection when it begins, in bytes.
+    pub window_bytes: u32,
+    /// What that window grows to, and how much may be sent and not acknowledged, in bytes.
+    pub largest_window_bytes: u32,
+}
+
+impl Default for QuicFlow {
+    fn default() -> Self {
+        Self {
+            streams: QUIC_STREAMS,
+            stream_window_bytes: QUIC_STREAM_WINDOW_BYTES,
+            window_bytes: QUIC_CONNECTION_WINDOW_BYTES,
+            largest_window_bytes: QUIC_CONNECTION_WINDOW_MAX_BYTES,
+        }
+    }
 }
 
 /// What connections are asked for.
@@ -28,6 +82,10 @@ pub struct ChannelSettings {
     pub udp_buffer_bytes: u32,
     /// Who carries QUIC.
     pub quic: QuicStack,
+    /// Streams and windows over TCP.
+    pub tcp_flow: TcpFlow,
+    /// Streams and windows over QUIC.
+    pub quic_flow: QuicFlow,
 }
 
 impl Default for ChannelSettings {
@@ -37,6 +95,8 @@ impl Default for ChannelSettings {
             tcp_buffer_bytes: None,
             udp_buffer_bytes: UDP_BUFFER_BYTES,
             quic: QuicStack::default(),
+            tcp_flow: TcpFlow::default(),
+            quic_flow: QuicFlow::default(),
         }
     }
 }

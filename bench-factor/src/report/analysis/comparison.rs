@@ -145,7 +145,7 @@ fn matched(of: &Condition<'_>, against: &Condition<'_>) -> (BTreeMap<u32, Bounds
 #[cfg(test)]
 mod tests {
     use super::{super::tests::question, *};
-    use crate::study::observation::{Observation, Outcome, tests::observation};
+    use crate::observation::{Observation, Outcome, tests::observation};
 
     /// The answer for two conditions with these times by round; nothing for a time is a cell that was stopped.
     fn compared(of: &[Option<f64>], against: &[Option<f64>], margin_percent: Option<f64>) -> Comparison {

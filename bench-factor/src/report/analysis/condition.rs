@@ -8,7 +8,7 @@ use crate::{
         median::{MedianInterval, interval, median},
         survival::{Step, Watched, curve},
     },
-    study::observation::{Factors, Observation, Outcome, Role},
+    observation::{Factors, Observation, Outcome, Role},
 };
 
 /// The speed of a bound is rounded up to this many in a MB/s, so that it stays a bound where it is printed.
@@ -132,7 +132,7 @@ fn counted<'a>(rows: &[&'a Observation]) -> BTreeMap<u32, &'a Observation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::observation::tests::observation;
+    use crate::observation::tests::observation;
 
     fn censored() -> Outcome {
         Outcome::Censored { limit_s: 900.0, progress: vec![] }

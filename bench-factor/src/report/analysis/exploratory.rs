@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::condition::Condition;
-use crate::{report::plan::Question, study::observation::Role};
+use crate::{report::plan::Question, observation::Role};
 
 /// All such pairs of the study's conditions that are not in `asked`. Workloads are not compared with each other.
 pub(super) fn questions(conditions: &[Condition<'_>], asked: &BTreeSet<(&str, &str)>) -> Vec<Question> {
@@ -47,7 +47,7 @@ fn in_order(level: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::observation::{Observation, tests::observation};
+    use crate::observation::{Observation, tests::observation};
 
     fn named(change: impl Fn(&mut Observation)) -> Vec<String> {
         let one = observation("one", 1.0);

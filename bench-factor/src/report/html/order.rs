@@ -16,7 +16,7 @@ use crate::{
         wording,
     },
     statistics::Bounds,
-    study::observation::Observation,
+    observation::Observation,
 };
 
 const HEIGHT: f64 = 270.0;

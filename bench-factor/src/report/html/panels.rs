@@ -13,7 +13,7 @@ use crate::{
         rows::progress as progress_of,
     },
     statistics::survival::{Step, median_s},
-    study::observation::{Observation, Outcome},
+    observation::{Observation, Outcome},
 };
 
 /// A panel's size and where its axes are, in units of SVG.
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::{
         report::{analysis::analyse, rows::Rows},
-        study::observation::{Progress, tests::observation},
+        observation::{Progress, tests::observation},
     };
 
     /// Three rounds that took 100 s, and two that were stopped at 900 s with a fourth of the bytes.

@@ -19,7 +19,7 @@ use crate::{
         wording,
     },
     statistics::Bounds,
-    study::observation::{Observation, Outcome},
+    observation::{Observation, Outcome},
 };
 
 /// From this ratio of the greatest to the least speed on, slow ones could not be told apart on an even axis.
@@ -257,7 +257,7 @@ fn ratio_scale(groups: &[Group]) -> Scale {
 mod tests {
     use super::*;
     use crate::report::{analysis::analyse, rows::Rows};
-    use crate::study::observation::tests::observation;
+    use crate::observation::tests::observation;
 
     fn rows() -> Rows {
         let mut lost = observation("lost", 1.0);

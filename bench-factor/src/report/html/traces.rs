@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     report::analysis::{Analysis, condition::Condition},
-    study::observation::Sample,
+    observation::Sample,
 };
 
 const WIDTH: f64 = 106.0;
@@ -124,7 +124,7 @@ fn shown(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::observation::{Observation, tests::observation};
+    use crate::observation::{Observation, tests::observation};
 
     fn sample(at_s: f64, received_bytes: Option<u64>) -> Sample {
         Sample {

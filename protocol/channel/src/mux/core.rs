@@ -14,9 +14,9 @@ use super::{
     inbox::{Chunk, Inbox, Spares},
     window::{Budget, FIRST_WINDOW_BYTES, ReceiveWindow},
 };
-use crate::limits::{
-    FRAME_BYTES, REFUSALS, ROUND_TRIP_INTERVAL, UNANSWERED_STREAMS, UNREAD_BYTES, WRITE_BUFFER_BYTES,
-    YAMUX_STREAMS,
+use crate::{
+    limits::{FRAME_BYTES, REFUSALS, ROUND_TRIP_INTERVAL, WRITE_BUFFER_BYTES},
+    settings::TcpFlow,
 };
 
 /// Who dialed: the two sides number their streams apart.
@@ -65,6 +65,7 @@ impl End {
 #[derive(Debug)]
 pub(super) struct Core {
     role: Role,
+    flow: TcpFlow,
     next_stream: u32,
     streams: BTreeMap<u32, State>,
     /// How many of them the peer opened.
@@ -322,6 +323,7 @@ impl Core {
     pub(super) fn new(role: Role) -> Self {
         Self {
             role,
+            flow: TcpFlow::default(),
             next_stream: role.first_stream(),
             streams: BTreeMap::new(),
             accepted: 0,
@@ -338,12 +340,18 @@ impl Core {
         }
     }
 
+    /// Sets the bounds, before there is any stream.
+    pub(super) fn allow(&mut self, flow: TcpFlow) {
+        self.budget = Budget::within(flow);
+        self.flow = flow;
+    }
+
     /// Opens a stream. The peer hears of it with its first frame.
     pub(super) fn open(&mut self, now: Duration, context: &Context<'_>) -> Poll<io::Result<u32>> {
         if let Some(end) = &self.ended {
             return Poll::Ready(Err(end.error()));
         }
-        if self.unanswered >= UNANSWERED_STREAMS {
+        if self.unanswered >= self.flow.unanswered_streams {
             keep(&mut self.opener, context);
             return Poll::Pending;
         }
@@ -442,7 +450,7 @@ impl Core {
         if id == 0 || self.role.opens(id) || self.streams.contains_key(&id) {
             return Err(Violation::Stream(id));
         }
-        if self.accepted >= YAMUX_STREAMS {
+        if self.accepted >= self.flow.streams {
             self.outgoing.refused.push(id);
             wake(&mut self.driver);
             return if self.outgoing.refused.len() > REFUSALS { Err(Violation::Streams) } else { Ok(false) };
@@ -477,7 +485,7 @@ impl Core {
         if ends {
             self.end_reading(id);
         }
-        if self.unread > UNREAD_BYTES { Err(Violation::Unread) } else { Ok(left) }
+        if self.unread > self.flow.unread_bytes { Err(Violation::Unread) } else { Ok(left) }
     }
 
     fn end_reading(&mut self, id: u32) {

@@ -29,7 +29,7 @@ use self::{
     frame::{HEADER_BYTES, Header, Kind},
     inbox::Chunk,
 };
-use crate::{limits::FRAMES_PER_TURN, setup::describe};
+use crate::{limits::FRAMES_PER_TURN, settings::TcpFlow, setup::describe};
 
 pub(crate) use self::core::Role;
 pub(crate) use stream::Stream;
@@ -145,6 +145,12 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
             acceptor: None,
             is_closing: false,
         }
+    }
+
+    /// The same with other bounds, before it is used.
+    pub(crate) fn allowing(self, flow: TcpFlow) -> Self {
+        self.shared.core().allow(flow);
+        self
     }
 
     /// Moves bytes both ways until neither way takes more.

@@ -12,11 +12,8 @@ use ring::hmac;
 
 use super::controller::Switch;
 use crate::{
-    limits::{
-        QUIC_CONNECTION_WINDOW_BYTES, QUIC_CONNECTION_WINDOW_MAX_BYTES, QUIC_IDLE_TIMEOUT, QUIC_INCOMING,
-        QUIC_INCOMING_BYTES, QUIC_KEEP_ALIVE, QUIC_STREAM_WINDOW_BYTES, QUIC_STREAMS,
-    },
-    settings::Controller,
+    limits::{QUIC_IDLE_TIMEOUT, QUIC_INCOMING, QUIC_INCOMING_BYTES, QUIC_KEEP_ALIVE},
+    settings::{ChannelSettings, Controller, QuicFlow},
     tls::{self, IdentityError},
 };
 
@@ -26,19 +23,22 @@ pub(super) struct Configs {
     pub(super) endpoint: EndpointConfig,
     pub(super) client: ClientConfig,
     pub(super) server: ServerConfig,
+    pub(super) flow: QuicFlow,
 }
 
 impl Configs {
-    pub(super) fn new(identity: &Keypair, controller: Controller) -> Result<Self, IdentityError> {
+    pub(super) fn new(identity: &Keypair, settings: &ChannelSettings) -> Result<Self, IdentityError> {
         let (client, server) = tls::configs(identity)?;
         let suite = "the first suite of our provider is AES-128-GCM, which seals QUIC's first packets";
         let client = QuicClientConfig::try_from(client).expect(suite);
         let server = QuicServerConfig::try_from(server).expect(suite);
-        let transport = Arc::new(transport(controller));
+        let flow = settings.quic_flow;
+        let transport = Arc::new(transport(settings.controller.unwrap_or(Controller::Cubic), flow));
         Ok(Self {
             endpoint: endpoint(identity),
             client: client_config(client, transport.clone()),
             server: server_config(server, transport),
+            flow,
         })
     }
 }
@@ -72,16 +72,16 @@ fn server_config(tls: QuicServerConfig, transport: Arc<TransportConfig>) -> Serv
     config
 }
 
-fn transport(controller: Controller) -> TransportConfig {
+fn transport(controller: Controller, flow: QuicFlow) -> TransportConfig {
     let idle = IdleTimeout::from(VarInt::from_u32(QUIC_IDLE_TIMEOUT.as_millis() as u32));
     let mut config = TransportConfig::default();
     config
-        .max_concurrent_bidi_streams(QUIC_STREAMS.into())
+        .max_concurrent_bidi_streams(flow.streams.into())
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .datagram_receive_buffer_size(None)
-        .stream_receive_window(QUIC_STREAM_WINDOW_BYTES.into())
-        .receive_window(QUIC_CONNECTION_WINDOW_BYTES.into())
-        .send_window(QUIC_CONNECTION_WINDOW_MAX_BYTES.into())
+        .stream_receive_window(flow.stream_window_bytes.into())
+        .receive_window(flow.window_bytes.into())
+        .send_window(flow.largest_window_bytes.into())
         .keep_alive_interval(Some(QUIC_KEEP_ALIVE))
         .max_idle_timeout(Some(idle))
         .allow_spin(false)

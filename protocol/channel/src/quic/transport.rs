@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     gauge::{Gauge, Gauges, Held, Place},
-    settings::{ChannelSettings, Controller},
+    settings::{ChannelSettings, QuicFlow},
     setup::{Budget, Deadlines, SetupCause, SetupError, Step},
     tls::IdentityError,
 };
@@ -63,7 +63,7 @@ impl QuicTransport {
         gauges: Gauges,
     ) -> Result<Self, IdentityError> {
         Ok(Self {
-            configs: Configs::new(identity, settings.controller.unwrap_or(Controller::Cubic))?,
+            configs: Configs::new(identity, settings)?,
             deadlines,
             buffer_bytes: settings.udp_buffer_bytes,
             listeners: Vec::new(),
@@ -115,7 +115,7 @@ impl QuicTransport {
             let connecting = socket.endpoint.connect_with(client, remote, "0.0.0.0");
             connecting.map_err(io::Error::other)?.await.map_err(lost)
         };
-        Ok(set_up(connecting, self.deadlines, properties, self.gauges.dialing()).boxed())
+        Ok(self.set_up(connecting, properties, self.gauges.dialing()))
     }
 
     /// Makes a hole for `remote` in our routers, through which it connects to us.
@@ -138,7 +138,16 @@ impl QuicTransport {
             };
             arrived?.await.map_err(lost)
         };
-        Ok(set_up(connecting, self.deadlines, properties, self.gauges.dialing()).boxed())
+        Ok(self.set_up(connecting, properties, self.gauges.dialing()))
+    }
+
+    fn set_up(
+        &self,
+        connecting: impl Future<Output = io::Result<Connection>> + Send + 'static,
+        socket: Arc<UdpProperties>,
+        place: Place,
+    ) -> Setup {
+        set_up(connecting, self.deadlines, self.configs.flow, socket, place).boxed()
     }
 
     fn forget(&mut self, id: ListenerId) -> bool {
@@ -190,7 +199,7 @@ impl QuicTransport {
         }
         let (local_addr, send_back_addr) = (from_socket(socket.local), from_socket(remote));
         let place = self.gauges.accepting(&local_addr, &send_back_addr);
-        let upgrade = set_up(attempt.map_err(lost), self.deadlines, socket.properties, place).boxed();
+        let upgrade = self.set_up(attempt.map_err(lost), socket.properties, place);
         Some(TransportEvent::Incoming { listener_id: id, upgrade, local_addr, send_back_addr })
     }
 }
@@ -249,6 +258,7 @@ impl Transport for QuicTransport {
 async fn set_up(
     connecting: impl Future<Output = io::Result<Connection>>,
     deadlines: Deadlines,
+    flow: QuicFlow,
     socket: Arc<UdpProperties>,
     place: Place,
 ) -> Result<Connected, SetupError> {
@@ -256,7 +266,7 @@ async fn set_up(
     if let Some(gauge) = QuicGauge::new(&connection, socket) {
         place.fill(Gauge::quic(gauge));
     }
-    Ok((peer, StreamMuxerBox::new(Held::new(Muxer::new(connection), place))))
+    Ok((peer, StreamMuxerBox::new(Held::new(Muxer::new(connection, flow), place))))
 }
 
 fn failed(error: io::Error) -> SetupError {

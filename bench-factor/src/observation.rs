@@ -351,7 +351,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_document_s_row_is_one_and_has_every_field() {
-        let document = include_str!("../../../docs/benchmarks/observation.md");
+        let document = include_str!("../../docs/benchmarks/observation.md");
         let example = document.split("```json").nth(1).unwrap().split("```").next().unwrap();
         let shown: serde_json::Value = serde_json::from_str(example).unwrap();
         let row: Observation = serde_json::from_str(example).unwrap();
