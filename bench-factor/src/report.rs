@@ -5,12 +5,12 @@
 
 mod analysis;
 mod csv;
-mod error;
+pub(crate) mod error;
 mod html;
 mod limits;
 mod markdown;
 mod outline;
-mod plan;
+pub(crate) mod plan;
 mod rows;
 mod tables;
 mod wording;

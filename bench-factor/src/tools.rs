@@ -5,22 +5,22 @@
 //! [`schedule`], and makes each observation with [`session`], which starts what [`adapter`]s describe.
 
 mod adapter;
-mod error;
-mod installed;
-mod interrupt;
+pub(crate) mod error;
+pub(crate) mod installed;
+pub(crate) mod interrupt;
 mod memory;
 mod observation;
 mod parts;
 pub(crate) mod pipe;
-mod place;
-mod plan;
-mod process;
+pub(crate) mod place;
+pub(crate) mod plan;
+pub(crate) mod process;
 mod schedule;
 mod session;
 mod source;
 mod summary;
-mod target;
-mod text;
+pub(crate) mod target;
+pub(crate) mod text;
 
 use std::{
     env,

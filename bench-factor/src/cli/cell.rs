@@ -46,6 +46,9 @@ pub(super) struct Cell {
     /// Stop after so many seconds; the observation counts as censored then
     #[arg(long, value_name = "SECONDS", default_value_t = OBSERVATION_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
+    /// Parse what comes and keep nothing of it, to learn what the disk does not cost
+    #[arg(long)]
+    discard: bool,
     /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
@@ -53,14 +56,15 @@ pub(super) struct Cell {
 
 /// Makes the observation and prints its report. Exits with 0 where the copy is verified.
 pub(super) fn run(arguments: Cell, started: Instant, out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
-    let Cell { target, peer, layout, transport, controller, connections, profile, limit, json } = arguments;
+    let Cell { target, peer, layout, transport, controller, connections, profile, limit, discard, json } =
+        arguments;
     let condition = Condition { layout, transport, controller, connections, profile };
-    let options = CellOptions { target, peer, condition, limit: Duration::from_secs(limit), started };
+    let options = CellOptions { target, peer, condition, discard, limit: Duration::from_secs(limit), started };
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let report = runtime.block_on(study::observe(&options))?;
     print(&report, json, out).context("cannot write to standard output")?;
     Ok(match report.outcome {
-        Outcome::Verified => ExitCode::SUCCESS,
+        Outcome::Verified | Outcome::Discarded => ExitCode::SUCCESS,
         Outcome::Failed { .. } => ExitCode::FAILURE,
         Outcome::Aborted { .. } => ABORTED.into(),
         Outcome::Censored { .. } => CENSORED.into(),

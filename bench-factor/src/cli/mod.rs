@@ -13,6 +13,8 @@ mod report;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
+mod study;
+#[cfg(target_os = "linux")]
 mod tools;
 
 use std::{io, process::ExitCode, time::Instant};
@@ -51,6 +53,9 @@ enum Command {
     /// Make one observation of the study: fetch a tree, timed, and verify the copy
     #[cfg(target_os = "linux")]
     Cell(cell::Cell),
+    /// Run the study: make the observations of a plan, keep each, and go on after any interruption
+    #[cfg(target_os = "linux")]
+    Study(study::Study),
     /// Become a command whose input and output are a TCP connection
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -73,6 +78,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         Command::Serve(serve) => serve::run(serve, out)?,
         #[cfg(target_os = "linux")]
         Command::Cell(cell) => return cell::run(cell, started, out),
+        #[cfg(target_os = "linux")]
+        Command::Study(study) => study::run(study, out)?,
         #[cfg(target_os = "linux")]
         Command::Pipe(pipe) => match pipe::run(pipe)? {},
     }

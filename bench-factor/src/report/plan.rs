@@ -67,7 +67,8 @@ impl Plan {
         Self::parse(&text, path).map(Some)
     }
 
-    fn parse(text: &str, path: &Path) -> Result<Self, ReportError> {
+    /// Checks the plan that stands in `text`; `path` is where it comes from.
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, ReportError> {
         let plan: Self =
             toml::from_str(text).map_err(|source| ReportError::Plan { path: path.to_owned(), source })?;
         match plan.fault() {

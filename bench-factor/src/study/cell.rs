@@ -43,6 +43,8 @@ pub(crate) struct Options {
     /// Where the source listens.
     pub(crate) peer: SocketAddr,
     pub(crate) condition: Condition,
+    /// Parse what comes and keep nothing of it.
+    pub(crate) discard: bool,
     /// When an observation is stopped.
     pub(crate) limit: Duration,
     /// When the process began.
@@ -56,7 +58,7 @@ pub(crate) async fn observe(options: &Options) -> Result<CellReport, StudyError>
 
 /// The same for an end that was built from `build`.
 pub(super) async fn observe_as(options: &Options, build: &str) -> Result<CellReport, StudyError> {
-    let target = Arc::new(Target::open(&options.target)?);
+    let target = Arc::new(Target::open(&options.target, options.discard)?);
     if options.condition.transport == TransportKind::Tcp {
         let controller = options.condition.controller;
         check_controller(controller).map_err(|error| StudyError::Channel(error.to_string()))?;
@@ -150,18 +152,19 @@ impl Observation<'_> {
     async fn make(self, ends: Ends, control: Control) -> CellReport {
         let mut found = Found::default();
         let outcome = match self.run(ends, control, &mut found).await {
+            Ok(()) if self.options.discard => Outcome::Discarded,
             Ok(()) => Outcome::Verified,
             Err(Stop::Limit) => Outcome::Censored { limit_s: self.options.limit.as_secs_f64() },
             Err(Stop::Trouble(trouble)) => trouble.into(),
         };
-        let is_verified = outcome == Outcome::Verified;
+        let has_rate = matches!(outcome, Outcome::Verified | Outcome::Discarded);
         let Found { times, ready, progress, target, source } = found;
         CellReport {
             format: FORMAT,
             build: super::BUILD.into(),
             condition: self.options.condition,
             peer: self.options.peer.to_string(),
-            mb_per_s: if is_verified { mb_per_s(self.data.bytes, ready) } else { None },
+            mb_per_s: if has_rate { mb_per_s(self.data.bytes, ready) } else { None },
             data: self.data,
             outcome,
             times,
@@ -200,7 +203,7 @@ impl Observation<'_> {
         drop(control_stream);
         // The copy is judged without the source, however it leaves.
         let _ = control.close(DRAIN_TIMEOUT).await;
-        self.judge(manifest, &mut found.times).await
+        if self.options.discard { Ok(()) } else { self.judge(manifest, &mut found.times).await }
     }
 
     /// Fetches by all connections within the limit, and hears the source's account.

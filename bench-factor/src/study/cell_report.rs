@@ -24,7 +24,7 @@ pub(crate) struct CellReport {
     pub(crate) data: Summary,
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
-    /// Useful bytes / `ready_s` / 1,000,000; of a verified copy that took any time.
+    /// Useful bytes / `ready_s` / 1,000,000; of what came whole and took any time.
     pub(crate) mb_per_s: Option<f64>,
     #[serde(flatten)]
     pub(crate) times: Times,
@@ -42,6 +42,8 @@ pub(crate) struct CellReport {
 pub(crate) enum Outcome {
     /// File set, lengths and hashes are equal.
     Verified,
+    /// All came and nothing was kept, as it was asked for: there is no copy to verify.
+    Discarded,
     /// It was stopped at the limit; the progress says how far it came.
     Censored { limit_s: f64 },
     /// A connection was lost.
@@ -100,6 +102,8 @@ impl fmt::Display for CellReport {
         match (&self.outcome, self.mb_per_s, self.progress.last()) {
             (Outcome::Verified, Some(rate), _) => writeln!(f, "  verified: {rate:.3} MB/s"),
             (Outcome::Verified, None, _) => writeln!(f, "  verified"),
+            (Outcome::Discarded, Some(rate), _) => writeln!(f, "  discarded: {rate:.3} MB/s"),
+            (Outcome::Discarded, None, _) => writeln!(f, "  discarded"),
             (Outcome::Censored { limit_s }, _, Some(Progress { files, bytes, .. })) => {
                 writeln!(f, "  censored at {limit_s} s: {files} files closed, {bytes} bytes written")
             }

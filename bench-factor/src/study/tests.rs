@@ -51,6 +51,7 @@ fn options(place: &Path, source: &Source) -> Options {
         target: place.join("room/target"),
         peer: source.address,
         condition: CONDITION,
+        discard: false,
         limit: Duration::from_secs(60),
         started: Instant::now(),
     }

@@ -29,11 +29,13 @@ use super::{
 pub(super) struct Target {
     pub(super) place: PathBuf,
     handle: OwnedFd,
+    /// What every file is instead, where nothing is kept.
+    sink: Option<PathBuf>,
 }
 
 impl Target {
-    /// Makes the folder, or takes one that has nothing in it.
-    pub(super) fn open(place: &Path) -> Result<Self, StudyError> {
+    /// Makes the folder, or takes one that has nothing in it; with `discard` nothing comes into it.
+    pub(super) fn open(place: &Path, discard: bool) -> Result<Self, StudyError> {
         fs::create_dir_all(place).map_err(io_error("make the folder", place))?;
         let mut content = fs::read_dir(place).map_err(io_error("read the folder", place))?;
         // What a file system has made for itself is not the tree's.
@@ -43,7 +45,8 @@ impl Target {
         }
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = openat(CWD, place, flags, Mode::empty()).map_err(io::Error::from);
-        Ok(Self { place: place.to_owned(), handle: handle.map_err(io_error("open the folder", place))? })
+        let sink = discard.then(|| "/dev/null".into());
+        Ok(Self { place: place.to_owned(), handle: handle.map_err(io_error("open the folder", place))?, sink })
     }
 
     /// Waits until everything is on the disk.
@@ -53,6 +56,9 @@ impl Target {
 
     /// Makes a file that was not there, with its folders. [`EntryPath`] keeps it below the folder.
     fn create(&self, path: &EntryPath) -> io::Result<File> {
+        if let Some(sink) = &self.sink {
+            return File::options().write(true).open(sink);
+        }
         match self.create_new(path.as_bytes()) {
             Err(Errno::NOENT) => {
                 self.make_parents(path)?;

@@ -2,8 +2,10 @@
 //! path. Adapters write commands; this decides where they run and what crossed between them.
 
 use std::{
-    fmt, fs, io,
-    net::{IpAddr, Ipv4Addr},
+    fmt,
+    fs::{self, File},
+    io,
+    net::{IpAddr, Ipv4Addr, UdpSocket},
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command},
@@ -12,10 +14,13 @@ use std::{
 
 use ketch_lab::{
     Options, Running, Side,
+    model::{Jitter, Loss},
     profile::Profile,
     report::Report,
     units::{Queue, Rate, TcpMemory, UnitError, parse_ns},
 };
+
+use serde::Deserialize;
 
 use super::error::{ToolsError, io_error};
 use crate::latency::ColdPath;
@@ -38,6 +43,25 @@ pub(crate) struct Link {
     name: String,
     profile: Profile,
     tcp_memory: TcpMemory,
+}
+
+/// A path that a plan describes; it is alike both ways. Quantities are written as `bench-factor link` takes them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathText {
+    rate: String,
+    rtt: String,
+    /// What the bottleneck's queue holds.
+    #[serde(default = "one_bdp")]
+    queue: String,
+    #[serde(default = "zero")]
+    loss: String,
+    /// Of each direction.
+    #[serde(default)]
+    jitter: Option<String>,
+    /// The limit of the TCP buffers of both hosts; as a new host has it where none is said.
+    #[serde(default)]
+    tcp_mem: Option<String>,
 }
 
 /// What becomes of processes and mounts on this host when this program is killed.
@@ -83,6 +107,14 @@ impl Where {
         Ok(Self::Link(Box::new(Link { name, profile, tcp_memory })))
     }
 
+    /// A path called `name` that `text` describes.
+    pub(crate) fn described(name: &str, text: &PathText) -> Result<Self, ToolsError> {
+        let profile = text.profile().map_err(unreadable)?;
+        let tcp_memory = text.tcp_mem.as_deref().map(str::parse).transpose().map_err(unreadable)?;
+        let tcp_memory = tcp_memory.unwrap_or_default();
+        Ok(Self::Link(Box::new(Link { name: name.to_owned(), profile, tcp_memory })))
+    }
+
     /// How the model sees the path to the timed commands.
     pub(crate) fn cold_path(&self) -> Option<ColdPath> {
         match self {
@@ -125,10 +157,15 @@ impl Where {
 
     /// Joins the ends for one session.
     pub(crate) fn join(&self) -> Result<Route, ToolsError> {
+        self.join_seeded(Options::default().seed)
+    }
+
+    /// Joins them by a path of which `seed` decides what is lost and delayed.
+    pub(crate) fn join_seeded(&self, seed: u64) -> Result<Route, ToolsError> {
         match self {
             Self::Loopback(keeping) => Ok(Route::Loopback(*keeping, sent_bytes("lo")?)),
             Self::Link(link) => {
-                let options = Options { tcp_memory: link.tcp_memory, ..Options::default() };
+                let options = Options { seed, tcp_memory: link.tcp_memory, ..Options::default() };
                 Ok(Route::Link(Box::new(ketch_lab::Path::new(link.profile.clone(), options)?)))
             }
         }
@@ -141,6 +178,36 @@ impl Route {
         match self {
             Self::Loopback(..) => Ipv4Addr::LOCALHOST.into(),
             Self::Link(path) => path.address(side),
+        }
+    }
+
+    /// A socket on a side, with some port of its address.
+    pub(crate) fn bind_udp(&self, side: Side) -> Result<UdpSocket, ToolsError> {
+        let own = self.address(side);
+        let bind = || UdpSocket::bind((own, 0));
+        let bound = match self {
+            Self::Loopback(..) => bind(),
+            Self::Link(path) => path.enter(side, bind)?,
+        };
+        bound.map_err(io_error("open a socket at", Path::new(&own.to_string())))
+    }
+
+    /// The counters of a side's network, open: what is read is always that of its host.
+    pub(crate) fn counters(&self, side: Side) -> Result<File, ToolsError> {
+        let table = Path::new("/proc/thread-self/net/snmp");
+        let open = || File::open(table);
+        let opened = match self {
+            Self::Loopback(..) => open(),
+            Self::Link(path) => path.enter(side, open)?,
+        };
+        opened.map_err(io_error("read the counters in", table))
+    }
+
+    /// Whether both sides are one host.
+    pub(crate) fn is_one_host(&self) -> bool {
+        match self {
+            Self::Loopback(..) => true,
+            Self::Link(_) => false,
         }
     }
 
@@ -192,6 +259,27 @@ impl fmt::Display for Where {
             Self::Link(link) => &link.name,
         })
     }
+}
+
+impl PathText {
+    fn profile(&self) -> Result<Profile, UnitError> {
+        let rate: Rate = self.rate.parse()?;
+        let mut profile = Profile::even(rate, parse_ns(&self.rtt)?, self.queue.parse()?);
+        let loss: Loss = self.loss.parse()?;
+        let jitter = self.jitter.as_deref().map(parse_ns).transpose()?.map(Jitter::even).unwrap_or_default();
+        for direction in [&mut profile.a_to_b, &mut profile.b_to_a] {
+            (direction.loss, direction.jitter) = (loss, jitter);
+        }
+        Ok(profile)
+    }
+}
+
+fn one_bdp() -> String {
+    "1bdp".into()
+}
+
+fn zero() -> String {
+    "0".into()
 }
 
 fn even(rate: &str, round_trip: &str) -> Result<Profile, UnitError> {
@@ -247,6 +335,18 @@ mod tests {
             let error = Where::new(Some(link), memory).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
+    }
+
+    #[test]
+    fn a_link_may_be_described() {
+        let text = "rate = '200mbit'\nrtt = '141ms'\nloss = '0.001'\njitter = '5ms'\ntcp_mem = '64M'";
+        let text: PathText = toml::from_str(text).unwrap();
+        let Where::Link(link) = Where::described("lossy", &text).unwrap() else { panic!("it is a link") };
+        assert_eq!(link.profile.rtt_ns(), 141_000_000);
+        assert_eq!(link.profile.b_to_a.loss, Loss::independent(0.001));
+        assert_eq!(link.profile.a_to_b.jitter, Jitter::even(5_000_000));
+        let wrong = PathText { loss: "much".into(), ..text };
+        assert!(Where::described("lossy", &wrong).unwrap_err().to_string().contains("much"));
     }
 
     #[test]
