@@ -132,6 +132,18 @@ fn every_condition_brings_a_verified_copy() {
     }
 }
 
+/// Every field of a report is in its description.
+fn is_described(value: &Value, text: &str) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+            assert!(text.contains(&format!("`{name}`")), "docs/benchmarks/observation.md lacks {name}");
+            is_described(value, text);
+        }),
+        Value::Array(values) => values.iter().for_each(|value| is_described(value, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// A report of a verified copy is complete.
 fn check(report: &Value, controller: &str, connections: &str, bytes: u64) {
     for end in ["target", "source"] {
@@ -148,6 +160,7 @@ fn check(report: &Value, controller: &str, connections: &str, bytes: u64) {
     let rate = report["mb_per_s"].as_f64().unwrap();
     let ready_s = report["ready_s"].as_f64().unwrap();
     assert!((rate * ready_s * 1e6 / bytes as f64 - 1.0).abs() < 1e-9);
+    is_described(report, include_str!("../../docs/benchmarks/observation.md"));
     assert_eq!(report["progress"].as_array().unwrap().last().unwrap()["bytes"], bytes);
 }
 
