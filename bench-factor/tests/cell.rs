@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
     path::Path,
     process::{Child, ChildStdout, Command, Output, Stdio},
 };
@@ -223,6 +224,25 @@ fn a_source_ends_after_one_observation_when_it_is_asked_to() {
     let (success, said, errors) = source.end();
     assert!(success && errors.is_empty(), "{errors}");
     assert_eq!(said, "sent: bundle, quic, cubic, 1, seed\n");
+}
+
+#[test]
+fn strangers_do_not_count_as_an_observation() {
+    let place = place();
+    let data = place.path().join("source");
+    tree(&data, 3);
+    let source = Source::start(&data, &["--once"]);
+    // given one who says nothing, and one who says what makes no sense
+    drop(TcpStream::connect(&source.address).unwrap());
+    let mut stranger = TcpStream::connect(&source.address).unwrap();
+    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    drop(stranger);
+    // when a target comes after them
+    let output = cell(&source.address, &place.path().join("copy"), &BUNDLE).output().unwrap();
+    // then it is served
+    assert_eq!(report(&output)["outcome"], "verified");
+    let (success, said, _) = source.end();
+    assert!(success && said.matches("turned away: ").count() == 2, "{said}");
 }
 
 #[test]

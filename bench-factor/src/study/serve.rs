@@ -212,12 +212,13 @@ impl Source {
             let is_waiting = numbers.len() < wanted;
             tokio::select! {
                 setting_up = ends.accept(), if is_waiting => drop(joining.spawn(join(setting_up, cell, peer))),
-                // Whoever else comes to the port is turned away, and the deadline holds for those that are awaited.
-                Some(Ok(Ok(joined))) = joining.join_next(), if is_waiting => {
-                    if numbers.insert(joined.number) {
+                Some(joined) = joining.join_next(), if is_waiting => match joined {
+                    Ok(Ok(joined)) if numbers.insert(joined.number) => {
                         sending.spawn(serve_connection(joined, queue.clone(), condition));
                     }
-                }
+                    // Whoever else comes to the port is turned away, and the deadline holds for those that are awaited.
+                    Ok(Ok(_) | Err(_)) | Err(_) => {}
+                },
                 Some(sent) = sending.join_next() => {
                     let sent = sent.map_err(|error| Trouble::failed("sending", &error))??;
                     done.insert(sent.number, (sent.account, sent.connection));
