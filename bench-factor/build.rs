@@ -9,7 +9,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 /// What this program is made from, relative to the root of the workspace.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 16] = [
     "Cargo.toml",
     "Cargo.lock",
     "protocol/Cargo.toml",
@@ -22,15 +22,20 @@ const SOURCES: [&str; 12] = [
     "bench-factor/Cargo.toml",
     "bench-factor/build.rs",
     "bench-factor/src",
+    "bench-factor/replica/Cargo.toml",
+    "bench-factor/replica/Cargo.lock",
+    "bench-factor/replica/src",
+    "bench-factor/replica/channel",
 ];
 
 /// How it is made from that. The name of a compiler says its version only to who asks it, so the workspace's
 /// `rust-version` stands for it.
-const SETTINGS: [&str; 4] = ["TARGET", "PROFILE", "OPT_LEVEL", "DEBUG"];
+const SETTINGS: [&str; 5] = ["CARGO_PKG_NAME", "TARGET", "PROFILE", "OPT_LEVEL", "DEBUG"];
 
 fn main() -> io::Result<()> {
-    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?).join("..");
+    let root = root()?;
     let mut hash = Sha256::new();
+    // The replica has the same sources and another channel.
     for setting in SETTINGS {
         hash.update(env::var(setting).unwrap_or_default());
         hash.update([0]);
@@ -40,6 +45,13 @@ fn main() -> io::Result<()> {
         add(&mut hash, &root, Path::new(source))?;
     }
     writeln_to_cargo(&format!("rustc-env=BENCH_FACTOR_BUILD={:x}", hash.finalize()))
+}
+
+/// The nearest folder above the package that has all sources.
+fn root() -> io::Result<PathBuf> {
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?);
+    let root = package.ancestors().find(|folder| folder.join("protocol/src").is_dir());
+    root.map(Path::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Adds a file, or all files below a folder in the order of their names.
