@@ -5,6 +5,8 @@ mod cli;
 mod latency;
 mod observation;
 mod report;
+#[cfg(target_os = "linux")]
+mod runner;
 mod statistics;
 #[cfg(target_os = "linux")]
 mod study;

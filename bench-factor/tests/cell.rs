@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
     path::Path,
     process::{Child, ChildStdout, Command, Output, Stdio},
 };
@@ -55,6 +56,11 @@ impl Drop for Source {
     }
 }
 
+/// A folder in memory where there is one, as what is synced is all that its file system has to write.
+fn place() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 fn cell(source: &str, target: &Path, condition: &[&str]) -> Command {
     let mut command = Command::new(BENCH_FACTOR);
     command.args(["cell", "--json", "--peer", source, "--target"]).arg(target).args(condition);
@@ -93,7 +99,7 @@ fn every_condition_brings_a_verified_copy() {
     if !can_choose() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
+    let place = place();
     let data = place.path().join("source");
     tree(&data, 150);
     let expected = digest::digest(&data, &digest::Options::default()).unwrap();
@@ -127,6 +133,18 @@ fn every_condition_brings_a_verified_copy() {
     }
 }
 
+/// Every field of a report is in its description.
+fn is_described(value: &Value, text: &str) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+            assert!(text.contains(&format!("`{name}`")), "docs/benchmarks/cell.md lacks {name}");
+            is_described(value, text);
+        }),
+        Value::Array(values) => values.iter().for_each(|value| is_described(value, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// A report of a verified copy is complete.
 fn check(report: &Value, controller: &str, connections: &str, bytes: u64) {
     for end in ["target", "source"] {
@@ -143,13 +161,14 @@ fn check(report: &Value, controller: &str, connections: &str, bytes: u64) {
     let rate = report["mb_per_s"].as_f64().unwrap();
     let ready_s = report["ready_s"].as_f64().unwrap();
     assert!((rate * ready_s * 1e6 / bytes as f64 - 1.0).abs() < 1e-9);
+    is_described(report, include_str!("../../docs/benchmarks/cell.md"));
     assert_eq!(report["progress"].as_array().unwrap().last().unwrap()["bytes"], bytes);
 }
 
 #[test]
 fn more_files_than_streams_are_allowed_go_one_stream_each() {
     // given the pilot: more files than a connection allows streams
-    let place = tempfile::tempdir().unwrap();
+    let place = place();
     let data = place.path().join("source");
     Shape::Small { files: 10_000, bytes: 64 }.write(42, &data).unwrap();
     let source = Source::start(&data, &[]);
@@ -166,8 +185,37 @@ fn more_files_than_streams_are_allowed_go_one_stream_each() {
 }
 
 #[test]
+fn a_killed_source_is_an_aborted_observation() {
+    for transport in ["tcp", "quic"] {
+        // given a source that has sent one file and waits for the content of another
+        let place = place();
+        let (data, target) = (place.path().join("source"), place.path().join("copy"));
+        fs::create_dir(&data).unwrap();
+        fs::write(data.join("a"), "one").unwrap();
+        fs::write(data.join("b"), "two").unwrap();
+        let source = Source::start(&data, &[]);
+        fs::remove_file(data.join("b")).unwrap();
+        assert!(Command::new("mkfifo").arg(data.join("b")).status().unwrap().success());
+        let condition = ["--layout", "files", "--transport", transport, "--controller", "cubic"];
+        let condition = [&condition[..], &["--connections", "1", "--limit", "60"]].concat();
+        let cell = cell(&source.address, &target, &condition).stdout(Stdio::piped()).spawn().unwrap();
+        while fs::read_to_string(target.join("a")).ok().as_deref() != Some("one") {
+            std::thread::yield_now();
+        }
+        // when it is killed
+        drop(source);
+        // then that is what the report says, and how far it came
+        let output = cell.wait_with_output().unwrap();
+        let report = report(&output);
+        assert_eq!((&report["outcome"], output.status.code()), (&"aborted".into(), Some(3)), "{report}");
+        assert!(report["reason"].as_str().unwrap().contains("connection"), "{report}");
+        assert_eq!(report["progress"].as_array().unwrap().last().unwrap()["files"], 1);
+    }
+}
+
+#[test]
 fn a_source_ends_after_one_observation_when_it_is_asked_to() {
-    let place = tempfile::tempdir().unwrap();
+    let place = place();
     let data = place.path().join("source");
     tree(&data, 3);
     let source = Source::start(&data, &["--once"]);
@@ -179,8 +227,27 @@ fn a_source_ends_after_one_observation_when_it_is_asked_to() {
 }
 
 #[test]
+fn strangers_do_not_count_as_an_observation() {
+    let place = place();
+    let data = place.path().join("source");
+    tree(&data, 3);
+    let source = Source::start(&data, &["--once"]);
+    // given one who says nothing, and one who says what makes no sense
+    drop(TcpStream::connect(&source.address).unwrap());
+    let mut stranger = TcpStream::connect(&source.address).unwrap();
+    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    drop(stranger);
+    // when a target comes after them
+    let output = cell(&source.address, &place.path().join("copy"), &BUNDLE).output().unwrap();
+    // then it is served
+    assert_eq!(report(&output)["outcome"], "verified");
+    let (success, said, _) = source.end();
+    assert!(success && said.matches("turned away: ").count() == 2, "{said}");
+}
+
+#[test]
 fn an_empty_source_is_a_verified_copy_without_a_rate() {
-    let place = tempfile::tempdir().unwrap();
+    let place = place();
     let data = place.path().join("source");
     fs::create_dir(&data).unwrap();
     let source = Source::start(&data, &[]);
@@ -190,7 +257,7 @@ fn an_empty_source_is_a_verified_copy_without_a_rate() {
 
 #[test]
 fn bad_input_is_told_before_anything_begins() {
-    let place = tempfile::tempdir().unwrap();
+    let place = place();
     let data = place.path().join("source");
     tree(&data, 3);
     let source = Source::start(&data, &[]);

@@ -59,7 +59,8 @@ pub(super) fn run(arguments: Cell, started: Instant, out: &mut impl io::Write) -
     let Cell { target, peer, layout, transport, controller, connections, profile, limit, discard, json } =
         arguments;
     let condition = Condition { layout, transport, controller, connections, profile };
-    let options = CellOptions { target, peer, condition, discard, limit: Duration::from_secs(limit), started };
+    let options =
+        CellOptions { target, peer, condition, discard, limit: Duration::from_secs(limit), started };
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let report = runtime.block_on(study::observe(&options))?;
     print(&report, json, out).context("cannot write to standard output")?;

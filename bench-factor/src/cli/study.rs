@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use clap::Args;
 
-use crate::study::{self, RunOptions, Task};
+use crate::runner::{self, Options, Task};
 
 #[derive(Debug, Args)]
 pub(super) struct Study {
@@ -44,5 +44,5 @@ pub(super) fn run(arguments: Study, out: &mut impl io::Write) -> anyhow::Result<
         _ if dry_run => Task::Show,
         _ => Task::Begin,
     };
-    Ok(study::run(&RunOptions { plan, out: folder, link, scratch, task }, out)?)
+    Ok(runner::run(&Options { plan, out: folder, link, scratch, task }, out)?)
 }

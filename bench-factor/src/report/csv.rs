@@ -7,8 +7,8 @@ use super::analysis::{
     condition::{Condition, speed},
 };
 use crate::{
-    statistics::{Bounds, median::MedianInterval},
     observation::{Observation, Outcome, Role},
+    statistics::{Bounds, median::MedianInterval},
 };
 
 /// Every row that was read.

@@ -12,8 +12,8 @@ use super::{
     wording,
 };
 use crate::{
-    statistics::Bounds,
     observation::{Observation, Samplers},
+    statistics::Bounds,
 };
 
 /// Pairs that are drawn below each other; more nobody compares by eye, and the table has them all.

@@ -11,8 +11,8 @@ use super::{
     wording,
 };
 use crate::{
-    statistics::{Bounds, median::median},
     observation::{HostSummary, Observation, Outcome, Role},
+    statistics::{Bounds, median::median},
 };
 
 /// A table with a heading.

@@ -5,11 +5,11 @@ use std::{
     io,
     net::SocketAddr,
     path::PathBuf,
-    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use futures::{AsyncWriteExt as _, future::BoxFuture};
 use ketch_channel::{ChannelSettings, SetupCause, SetupError, TransportKind, check_controller};
 use libp2p_core::muxing::SubstreamBox;
 use libp2p_identity::{Keypair, PeerId};
@@ -108,6 +108,20 @@ impl Control {
     }
 }
 
+impl Control {
+    /// Says that everything was heard, and waits until the source can be asked again; the copy is judged without it.
+    async fn leave(mut self) {
+        let leaving = async {
+            self.stream.close().await?;
+            loop {
+                drop(self.connection.arrivals.next().await?);
+            }
+        };
+        // A source that is gone ends it too, and one that stays is not waited for.
+        let _: Result<io::Result<()>, _> = timeout(DRAIN_TIMEOUT, leaving).await;
+    }
+}
+
 /// One observation that the source is ready for.
 struct Observation<'a> {
     options: &'a Options,
@@ -149,11 +163,17 @@ struct Fetched {
 }
 
 impl Observation<'_> {
-    async fn make(self, ends: Ends, control: Control) -> CellReport {
+    async fn make(self, ends: Ends, mut control: Control) -> CellReport {
         let mut found = Found::default();
-        let outcome = match self.run(ends, control, &mut found).await {
-            Ok(()) if self.options.discard => Outcome::Discarded,
-            Ok(()) => Outcome::Verified,
+        let fetched = self.run(ends, &mut control.stream, &mut found).await;
+        control.leave().await;
+        let judged = match fetched {
+            Ok(_) if self.options.discard => Ok(Outcome::Discarded),
+            Ok(manifest) => self.judge(manifest, &mut found.times).await.map(|()| Outcome::Verified),
+            Err(stop) => Err(stop),
+        };
+        let outcome = match judged {
+            Ok(outcome) => outcome,
             Err(Stop::Limit) => Outcome::Censored { limit_s: self.options.limit.as_secs_f64() },
             Err(Stop::Trouble(trouble)) => trouble.into(),
         };
@@ -163,6 +183,7 @@ impl Observation<'_> {
             format: FORMAT,
             build: super::BUILD.into(),
             condition: self.options.condition,
+            asked: self.options.condition.asked(),
             peer: self.options.peer.to_string(),
             mb_per_s: if has_rate { mb_per_s(self.data.bytes, ready) } else { None },
             data: self.data,
@@ -174,13 +195,12 @@ impl Observation<'_> {
         }
     }
 
-    /// Everything from the start of the stopwatch to the verified copy.
-    async fn run(&self, ends: Ends, control: Control, found: &mut Found) -> Result<(), Stop> {
-        let Control { connection: control, stream: mut control_stream } = control;
+    /// Everything from the start of the stopwatch to the manifest by which the copy is judged.
+    async fn run(&self, ends: Ends, control: &mut SubstreamBox, found: &mut Found) -> Result<String, Stop> {
         let processor = ProcessorTime::now();
         let stopwatch = Arc::new(Stopwatch::start());
         let (fetched, source) = {
-            let mut answer = Answering(Some(Box::pin(control::receive(&mut control_stream))));
+            let mut answer = Answering(Some(Box::pin(control::receive(control))));
             match self.transfer(ends, &stopwatch, &mut found.progress, &mut answer).await {
                 Ok(transferred) => transferred,
                 Err(stop) => {
@@ -198,12 +218,8 @@ impl Observation<'_> {
         found.source = Some(self.checked(source)?);
         found.times.drain_s = Some(drain(fetched).await?.as_secs_f64());
         found.times.process_s = Some(self.options.started.elapsed().as_secs_f64());
-        let manifest = control::receive_manifest(&mut control_stream, self.data.manifest_bytes).await;
-        let manifest = manifest.map_err(|error| Trouble::failed("hearing the manifest", &error))?;
-        drop(control_stream);
-        // The copy is judged without the source, however it leaves.
-        let _ = control.close(DRAIN_TIMEOUT).await;
-        if self.options.discard { Ok(()) } else { self.judge(manifest, &mut found.times).await }
+        let manifest = control::receive_manifest(control, self.data.manifest_bytes).await;
+        Ok(manifest.map_err(|error| Trouble::failed("hearing the manifest", &error))?)
     }
 
     /// Fetches by all connections within the limit, and hears the source's account.
@@ -307,7 +323,7 @@ impl Observation<'_> {
 
 /// What the source says next on the control stream, until it was heard. It is kept over several waits, as half a message
 /// may have come.
-struct Answering<'a>(Option<Pin<Box<dyn Future<Output = Result<Answer, StudyError>> + 'a>>>);
+struct Answering<'a>(Option<BoxFuture<'a, Result<Answer, StudyError>>>);
 
 impl Answering<'_> {
     /// The answer, once. May be dropped while it waits.

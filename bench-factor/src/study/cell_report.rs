@@ -1,10 +1,15 @@
-//! What an observation says: [`CellReport`], one JSON object. `docs/benchmarks/observation.md` describes it.
+//! What an observation says: [`CellReport`], one JSON object. `docs/benchmarks/cell.md` describes it.
 
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{account::Account, condition::Condition, error::Trouble, manifest::Summary};
+use super::{
+    account::Account,
+    condition::{Asked, Condition},
+    error::Trouble,
+    manifest::Summary,
+};
 
 /// Version of the format: it grows whenever a field is renamed, removed or means something else.
 pub(crate) const FORMAT: u32 = 1;
@@ -18,6 +23,8 @@ pub(crate) struct CellReport {
     pub(crate) build: String,
     #[serde(flatten)]
     pub(crate) condition: Condition,
+    /// What the condition means for its connections, on both sides.
+    pub(crate) asked: Asked,
     /// The address that was dialed.
     pub(crate) peer: String,
     /// The source, as its manifest has it.

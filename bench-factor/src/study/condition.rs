@@ -47,7 +47,35 @@ pub(crate) struct Condition {
     pub(crate) profile: Profile,
 }
 
+/// What connections are asked for, of which nothing but the buffers can be read back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    /// Files of one connection that are read, sent and written at the same time.
+    pub(crate) lanes: usize,
+    /// Streams that either side allows the other on one connection.
+    pub(crate) streams: u32,
+    /// Largest receive window of one stream.
+    pub(crate) stream_window_bytes: u32,
+    /// Largest receive window of one connection: over TCP the sum of those of its streams.
+    pub(crate) connection_window_bytes: u64,
+    /// Buffers of a UDP socket; `None` over TCP, where the system fits them to the path.
+    pub(crate) udp_buffer_bytes: Option<u32>,
+}
+
 impl Condition {
+    /// What it asks for over its transport.
+    pub(super) fn asked(&self) -> Asked {
+        let ChannelSettings { tcp_flow, quic_flow, udp_buffer_bytes, .. } = self.settings();
+        let (stream_window_bytes, connection_window_bytes, udp_buffer_bytes) = match self.transport {
+            TransportKind::Tcp => (tcp_flow.stream_window_bytes, tcp_flow.windows_bytes, None),
+            TransportKind::Quic => {
+                (quic_flow.stream_window_bytes, quic_flow.largest_window_bytes.into(), Some(udp_buffer_bytes))
+            }
+        };
+        let lanes = self.lanes();
+        Asked { lanes, streams: STREAMS, stream_window_bytes, connection_window_bytes, udp_buffer_bytes }
+    }
+
     /// What connections are asked for, on both sides.
     pub(super) fn settings(&self) -> ChannelSettings {
         let controller = Some(self.controller);

@@ -8,7 +8,7 @@
 //! | source | [`Answer::Account`] behind the last acknowledgement, or [`Answer::Broken`] at any time |
 //! | source | the manifest, as long as was announced |
 //!
-//! Then the target closes the connection. A message is JSON behind its length in bytes, a u32 in network byte order.
+//! Then the target ends its half, and the source closes the connection once it can be asked again. A message is JSON behind its length in bytes, a u32 in network byte order.
 
 use std::io;
 

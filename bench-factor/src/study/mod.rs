@@ -1,7 +1,4 @@
-//! The study: what a transfer takes by layout, transport, controller and connections.
-//!
-//! [`run`](run::run) makes the observations that a [`plan`] asks for, in the order of its [`schedule`]. All else here is
-//! one observation: a tree from a source to a target, over channels without a Swarm, timed and verified.
+//! One observation of the study: a tree from a source to a target, over channels without a Swarm, timed and verified.
 //!
 //! The two ends are two processes of the same build. [`serve`] is the source: it listens and answers. [`cell`] is the
 //! target: it dials, asks and holds the clock. They arrange an observation on a control connection ([`control`]),
@@ -15,9 +12,9 @@
 //! When all is closed, acknowledged, drained and synced, the [`manifest`] tells whether it is a copy. The result is a
 //! [`CellReport`].
 
-mod account;
+pub(crate) mod account;
 mod cell;
-mod cell_report;
+pub(crate) mod cell_report;
 mod condition;
 mod connection;
 mod control;
@@ -25,12 +22,9 @@ mod ends;
 mod error;
 mod limits;
 mod manifest;
-mod plan;
 mod reading;
 mod receiving;
 mod request;
-mod run;
-mod schedule;
 mod sending;
 mod serve;
 mod stopwatch;
@@ -38,12 +32,10 @@ mod stopwatch;
 mod tests;
 mod writing;
 
-pub(crate) use account::{Account, ConnectionAccount};
 pub(crate) use cell::{Options as CellOptions, observe};
-pub(crate) use cell_report::{CellReport, Outcome, Progress, Times};
+pub(crate) use cell_report::{CellReport, Outcome};
 pub(crate) use condition::{Condition, Layout, Profile};
 pub(crate) use limits::{OBSERVATION_LIMIT, PORT};
-pub(crate) use run::{Options as RunOptions, Task, run};
 pub(crate) use serve::{Options as ServeOptions, serve};
 
 /// What this program was built from: one hash of its sources, those of the crates it is made of and its dependencies'

@@ -171,11 +171,11 @@ fn read_file(queue: &SharedQueue, file: &SourceFile, blocks: &mpsc::Sender<Block
     Ok(true)
 }
 
-/// Follows no symlink at the end, and waits for no writer should a FIFO have taken the file's place.
+/// Follows no symlink at the end.
 fn open(queue: &SharedQueue, path: &EntryPath) -> std::io::Result<File> {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
     let place = queue.root.join(OsStr::from_bytes(path.as_bytes()));
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     Ok(File::from(openat(CWD, place, flags, Mode::empty())?))
 }
 

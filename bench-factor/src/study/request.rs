@@ -5,7 +5,7 @@
 //! | target | the request: 16 bytes that name the observation, 1 byte that numbers the connection |
 //! | source | the end, behind all its content: files and bytes that it sent on this connection, two u64 |
 //! | target | its completion: files that it closed and bytes that it wrote, two u64 |
-//! | source | the acknowledgement: 1 byte, 1 |
+//! | source | the acknowledgement: 1 byte, 1, and the end of the stream |
 //!
 //! Numbers are in network byte order.
 
@@ -78,9 +78,11 @@ pub(super) async fn acknowledge(stream: &mut SubstreamBox) -> Result<(), Trouble
 
 /// Target: waits for the acknowledgement.
 pub(super) async fn acknowledged(stream: &mut SubstreamBox) -> Result<(), Trouble> {
-    let mut byte = [0];
-    stream.read_exact(&mut byte).await.map_err(Trouble::stream("waiting for an acknowledgement"))?;
-    match byte {
+    let mut answer = Vec::new();
+    // To the end, as to leave earlier would reset the stream while the source closes it.
+    let read = stream.take(2).read_to_end(&mut answer).await;
+    read.map_err(Trouble::stream("waiting for an acknowledgement"))?;
+    match answer[..] {
         [ACKNOWLEDGED] => Ok(()),
         _ => Err(Trouble::Failed("a completion was answered, and not acknowledged".into())),
     }

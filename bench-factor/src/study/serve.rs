@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::AsyncWriteExt as _;
+use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use ketch_channel::{ChannelSettings, TransportKind, check_controller};
 use ketch_protocol::limits::CONNECTIONS;
 use libp2p_core::muxing::SubstreamBox;
@@ -25,7 +25,7 @@ use super::{
     control::{self, Answer, Ask, CellId, greet},
     ends::{Ends, SettingUp},
     error::{StudyError, Trouble, io_error},
-    limits::{ANSWER_TIMEOUT, ARRIVAL_TIMEOUT, PORT_TIMEOUT, REASON_TIMEOUT},
+    limits::{ANSWER_TIMEOUT, ARRIVAL_TIMEOUT, DRAIN_TIMEOUT, PORT_TIMEOUT, REASON_TIMEOUT},
     manifest::{Manifest, SourceFile, Summary},
     reading::SharedQueue,
     request, sending,
@@ -46,11 +46,15 @@ pub(crate) struct Options {
 /// observation, or when nothing more can be served.
 pub(crate) async fn serve(options: &Options, out: &mut impl io::Write) -> Result<(), StudyError> {
     let mut source = Source::open(&options.data, options.listen, super::BUILD)?;
+    let mut last: Option<Control> = None;
     loop {
         let mut ends = source.listen().await?;
+        if let Some(last) = last.take() {
+            last.close().await;
+        }
         let Summary { files, bytes, sha256, .. } = &source.manifest.summary;
         say(out, &format!("serving {files} files, {bytes} bytes, {sha256}, on {}", source.address))?;
-        let (control, condition) = loop {
+        let (mut control, condition) = loop {
             match source.arrange(&mut ends).await {
                 Ok(arranged) => break arranged,
                 Err(error) => say(out, &format!("turned away: {error}"))?,
@@ -58,14 +62,17 @@ pub(crate) async fn serve(options: &Options, out: &mut impl io::Write) -> Result
         };
         // The data connections come to the same port.
         drop(ends);
-        match source.observe(control, condition).await {
+        let observed = source.observe(&mut control, condition).await;
+        if options.once {
+            control.close().await;
+            observed.map_err(StudyError::Broken)?;
+            return say(out, &format!("sent: {condition}"));
+        }
+        match observed {
             Ok(()) => say(out, &format!("sent: {condition}"))?,
-            Err(trouble) if options.once => return Err(StudyError::Broken(trouble)),
             Err(trouble) => say(out, &format!("broke off: {condition}: {trouble}"))?,
         }
-        if options.once {
-            return Ok(());
-        }
+        last = Some(control);
     }
 }
 
@@ -86,7 +93,8 @@ pub(super) struct Source {
     build: &'static str,
 }
 
-/// The connection on which everything is arranged.
+/// The connection on which everything is arranged. The target stays on it until the source closes it, which it does once it
+/// can be asked again.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) connection: Connection,
@@ -125,9 +133,9 @@ impl Source {
     }
 
     /// Serves one observation, and tells the target how it went.
-    pub(super) async fn observe(&self, mut control: Control, condition: Condition) -> Result<(), Trouble> {
+    pub(super) async fn observe(&self, control: &mut Control, condition: Condition) -> Result<(), Trouble> {
         let peer = control.connection.peer;
-        let (mut ends, cell) = self.begin(&mut control, condition).await?;
+        let (mut ends, cell) = self.begin(control, condition).await?;
         let transfer = self.transfer(&mut ends, cell, peer, condition);
         let sent = tokio::select! {
             sent = transfer => sent,
@@ -204,12 +212,13 @@ impl Source {
             let is_waiting = numbers.len() < wanted;
             tokio::select! {
                 setting_up = ends.accept(), if is_waiting => drop(joining.spawn(join(setting_up, cell, peer))),
-                // Whoever else comes to the port is turned away, and the deadline holds for those that are awaited.
-                Some(Ok(Ok(joined))) = joining.join_next(), if is_waiting => {
-                    if numbers.insert(joined.number) {
+                Some(joined) = joining.join_next(), if is_waiting => match joined {
+                    Ok(Ok(joined)) if numbers.insert(joined.number) => {
                         sending.spawn(serve_connection(joined, queue.clone(), condition));
                     }
-                }
+                    // Whoever else comes to the port is turned away, and the deadline holds for those that are awaited.
+                    Ok(Ok(_) | Err(_)) | Err(_) => {}
+                },
                 Some(sent) = sending.join_next() => {
                     let sent = sent.map_err(|error| Trouble::failed("sending", &error))??;
                     done.insert(sent.number, (sent.account, sent.connection));
@@ -232,23 +241,27 @@ impl Control {
     }
 
     /// Says what the target needs to judge the copy, and waits until it has that.
-    async fn conclude(mut self, account: Account, manifest: &str) -> Result<(), Trouble> {
+    async fn conclude(&mut self, account: Account, manifest: &str) -> Result<(), Trouble> {
         self.say(&Answer::Account(account)).await?;
         let tell = async {
             self.stream.write_all(manifest.as_bytes()).await?;
             self.stream.close().await
         };
         tell.await.map_err(Trouble::stream("sending the manifest"))?;
-        // The target leaves once it has the manifest, before it syncs and verifies.
         self.await_end(ANSWER_TIMEOUT).await;
         Ok(())
     }
 
-    /// Waits until the target has closed the connection, but not for ever.
-    async fn await_end(&mut self, limit: Duration) {
-        let ended = async { while self.connection.arrivals.next().await.is_ok() {} };
+    /// Waits until the target says that it has heard everything, or is gone; but not for ever.
+    pub(super) async fn await_end(&mut self, limit: Duration) {
         // A target that stays is left behind.
-        let _ = timeout(limit, ended).await;
+        let _ = timeout(limit, self.stream.read(&mut [0])).await;
+    }
+
+    /// Lets the target go.
+    async fn close(self) {
+        // It may be gone.
+        let _ = self.connection.close(DRAIN_TIMEOUT).await;
     }
 }
 

@@ -46,7 +46,11 @@ impl Target {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = openat(CWD, place, flags, Mode::empty()).map_err(io::Error::from);
         let sink = discard.then(|| "/dev/null".into());
-        Ok(Self { place: place.to_owned(), handle: handle.map_err(io_error("open the folder", place))?, sink })
+        Ok(Self {
+            place: place.to_owned(),
+            handle: handle.map_err(io_error("open the folder", place))?,
+            sink,
+        })
     }
 
     /// Waits until everything is on the disk.
@@ -179,7 +183,7 @@ mod tests {
 
     fn write_all(pieces: Vec<Piece>) -> (tempfile::TempDir, Tally, Result<(), Trouble>) {
         let place = tempfile::tempdir().unwrap();
-        let target = Target::open(place.path()).unwrap();
+        let target = Target::open(place.path(), false).unwrap();
         let tally = Tally::new(Arc::new(Stopwatch::start()));
         let (sending, receiving) = mpsc::channel(pieces.len());
         for piece in pieces {
@@ -212,13 +216,21 @@ mod tests {
     }
 
     #[test]
+    fn a_target_that_discards_makes_no_file() {
+        let place = tempfile::tempdir().unwrap();
+        let target = Target::open(place.path(), true).unwrap();
+        target.create(&EntryPath::parse(b"a/b").unwrap()).unwrap().write_all(b"content").unwrap();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn a_target_must_be_empty() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("lost+found")).unwrap();
-        Target::open(place.path()).unwrap();
+        Target::open(place.path(), false).unwrap();
         fs::write(place.path().join("a"), "").unwrap();
-        let refused = Target::open(place.path()).unwrap_err().to_string();
+        let refused = Target::open(place.path(), false).unwrap_err().to_string();
         assert!(refused.ends_with(" is not empty"), "{refused}");
-        Target::open(&place.path().join("new/er")).unwrap();
+        Target::open(&place.path().join("new/er"), false).unwrap();
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    observation::{Factors, Observation, Outcome, Role},
     statistics::{
         Bounds, CONFIDENCE,
         median::{MedianInterval, interval, median},
         survival::{Step, Watched, curve},
     },
-    observation::{Factors, Observation, Outcome, Role},
 };
 
 /// The speed of a bound is rounded up to this many in a MB/s, so that it stays a bound where it is printed.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::condition::Condition;
-use crate::{report::plan::Question, observation::Role};
+use crate::{observation::Role, report::plan::Question};
 
 /// All such pairs of the study's conditions that are not in `asked`. Workloads are not compared with each other.
 pub(super) fn questions(conditions: &[Condition<'_>], asked: &BTreeSet<(&str, &str)>) -> Vec<Question> {

@@ -8,6 +8,7 @@ use super::{
     scale::Scale,
 };
 use crate::{
+    observation::Observation,
     report::{
         analysis::{
             Analysis,
@@ -16,7 +17,6 @@ use crate::{
         wording,
     },
     statistics::Bounds,
-    observation::Observation,
 };
 
 const HEIGHT: f64 = 270.0;

@@ -8,12 +8,12 @@ use super::{
     scale::Scale,
 };
 use crate::{
+    observation::{Observation, Outcome},
     report::{
         analysis::{Analysis, condition::Condition},
         rows::progress as progress_of,
     },
     statistics::survival::{Step, median_s},
-    observation::{Observation, Outcome},
 };
 
 /// A panel's size and where its axes are, in units of SVG.
@@ -179,8 +179,8 @@ fn scales(last_s: f64) -> (Scale, Scale) {
 mod tests {
     use super::*;
     use crate::{
-        report::{analysis::analyse, rows::Rows},
         observation::{Progress, tests::observation},
+        report::{analysis::analyse, rows::Rows},
     };
 
     /// Three rounds that took 100 s, and two that were stopped at 900 s with a fourth of the bytes.

@@ -10,6 +10,7 @@ use super::{
     scale::Scale,
 };
 use crate::{
+    observation::{Observation, Outcome},
     report::{
         analysis::{
             Analysis,
@@ -19,7 +20,6 @@ use crate::{
         wording,
     },
     statistics::Bounds,
-    observation::{Observation, Outcome},
 };
 
 /// From this ratio of the greatest to the least speed on, slow ones could not be told apart on an even axis.
@@ -256,8 +256,8 @@ fn ratio_scale(groups: &[Group]) -> Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{analysis::analyse, rows::Rows};
     use crate::observation::tests::observation;
+    use crate::report::{analysis::analyse, rows::Rows};
 
     fn rows() -> Rows {
         let mut lost = observation("lost", 1.0);

@@ -9,8 +9,8 @@ use super::{
     scale::Scale,
 };
 use crate::{
-    report::analysis::{Analysis, condition::Condition},
     observation::Sample,
+    report::analysis::{Analysis, condition::Condition},
 };
 
 const WIDTH: f64 = 106.0;

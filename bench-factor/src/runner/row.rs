@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{made_of, probe::Probed, sampler::Seen, stage::Observed};
+use super::{made_of, plan::Planned, probe::Probed, sampler::Seen, stage::Observed};
 use crate::{
-    observation::{
-        Factors, Flag, MadeOf, Observation, Outcome, Progress, SCHEMA, Samplers, Setting, Times,
+    observation::{Factors, Flag, MadeOf, Observation, Outcome, Progress, SCHEMA, Samplers, Setting, Times},
+    study::{
+        CellReport, Condition,
+        account::{Account, ConnectionAccount},
+        cell_report,
     },
-    study::{self, Account, CellReport, Condition, ConnectionAccount, plan::Planned},
 };
 
 /// Rules of the method. A flag excludes nothing.
@@ -89,19 +91,19 @@ fn outcome(report: CellReport) -> Outcome {
     let CellReport { outcome, times, progress, .. } = report;
     let progress: Vec<Progress> = progress
         .into_iter()
-        .map(|study::Progress { s, files, bytes }| Progress { at_s: s, files, bytes })
+        .map(|cell_report::Progress { s, files, bytes }| Progress { at_s: s, files, bytes })
         .collect();
     let after_s = progress.last().map_or(0.0, |progress| progress.at_s);
     match outcome {
-        study::Outcome::Verified | study::Outcome::Discarded => complete(times),
-        study::Outcome::Censored { limit_s } => Outcome::Censored { limit_s, progress },
-        study::Outcome::Aborted { reason } => Outcome::Aborted { after_s, reason, progress },
-        study::Outcome::Failed { reason } => Outcome::Failed { reason },
+        cell_report::Outcome::Verified | cell_report::Outcome::Discarded => complete(times),
+        cell_report::Outcome::Censored { limit_s } => Outcome::Censored { limit_s, progress },
+        cell_report::Outcome::Aborted { reason } => Outcome::Aborted { after_s, reason, progress },
+        cell_report::Outcome::Failed { reason } => Outcome::Failed { reason },
     }
 }
 
-fn complete(times: study::Times) -> Outcome {
-    let study::Times { ready_s, acknowledged_s, drain_s, process_s, sync_s, verify_s } = times;
+fn complete(times: cell_report::Times) -> Outcome {
+    let cell_report::Times { ready_s, acknowledged_s, drain_s, process_s, sync_s, verify_s } = times;
     match ready_s {
         Some(ready_s) => {
             Outcome::Complete(Times { ready_s, acknowledged_s, drain_s, process_s, sync_s, verify_s })
@@ -142,12 +144,8 @@ fn settings(report: &CellReport, condition: Condition) -> Vec<Setting> {
 /// Each setting of the first connection; those of the others are asked alike, and their controllers were compared by the
 /// program itself.
 fn of_end(end: &str, account: &Account, condition: Condition) -> Vec<Setting> {
-    let setting = |name: &str, asked: String, got: String| Setting {
-        end: end.into(),
-        name: name.into(),
-        asked,
-        got,
-    };
+    let setting =
+        |name: &str, asked: String, got: String| Setting { end: end.into(), name: name.into(), asked, got };
     let Some(ConnectionAccount { controller, send_buffer, receive_buffer, .. }) = account.connections.first()
     else {
         return Vec::new();
@@ -166,5 +164,68 @@ impl MadeOf {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         let (sender_kernel, receiver_kernel) = (kernel.clone(), kernel);
         Self { build: build.into(), lock, method, sender_kernel, receiver_kernel, libraries }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        observation::{HostSummary, Role},
+        runner::plan::Plan,
+    };
+
+    fn planned() -> Planned {
+        let text = "rounds = 1\nseed = 7\n[data]\nsmall = { shape = 'small' }\n[[conditions]]\ndata = ['small']\n\
+            layout = ['bundle']\ntransport = ['quic']\ncontroller = ['bbr']\nload_threads = 2\n";
+        Plan::parse(text, std::path::Path::new("plan.toml"), None).unwrap().conditions.remove(0)
+    }
+
+    fn row(report: Result<CellReport, String>, off_path: Option<String>) -> Observation {
+        let planned = planned();
+        let frame = Frame {
+            run: "run",
+            planned: &planned,
+            round: 2,
+            position: 3,
+            attempt: 1,
+            attempt_reason: None,
+            started: "2026-01-02T03:04:05Z".into(),
+            content: (4, 16),
+            ideal_s: None,
+        };
+        let seen = Seen {
+            sender: HostSummary { steal_percent: Some(6.456), ..HostSummary::default() },
+            receiver: HostSummary { udp_receive_errors: Some(3), ..HostSummary::default() },
+            trace: vec![],
+        };
+        frame.row(Observed { report, seen, probed: Probed::default(), off_path })
+    }
+
+    #[test]
+    fn what_has_no_report_has_failed_and_is_a_row_all_the_same() {
+        let row = row(Err("error: no".into()), None);
+        assert_eq!(row.outcome, Outcome::Failed { reason: "error: no".into() });
+        assert_eq!((row.files, row.useful_bytes, row.role), (4, 16, Role::Study));
+        assert_eq!(row.factors.others.get("load_threads").map(String::as_str), Some("2"));
+    }
+
+    #[test]
+    fn rules_that_an_observation_met_are_flags() {
+        let flags = row(Err(String::new()), Some("late packets".into())).flags;
+        let said: Vec<_> = flags.iter().map(|flag| (flag.rule.as_str(), flag.seen.as_str())).collect();
+        assert_eq!(
+            said,
+            [(STEAL_RULE, "6.46 %"), (UDP_RULE, "3 datagrams on both hosts"), (PATH_RULE, "late packets")]
+        );
+        let method = made_of::METHOD;
+        assert!([STEAL_RULE, UDP_RULE, PATH_RULE].iter().all(|rule| method.contains(rule)));
+    }
+
+    #[test]
+    fn a_copy_without_a_time_is_no_success() {
+        assert!(matches!(complete(cell_report::Times::default()), Outcome::Failed { .. }));
+        let times = cell_report::Times { ready_s: Some(1.5), ..cell_report::Times::default() };
+        assert!(matches!(complete(times), Outcome::Complete(Times { ready_s: 1.5, .. })));
     }
 }

@@ -80,7 +80,8 @@ impl Sampler {
         let (stop, stopped) = mpsc::channel();
         let began = Instant::now();
         let are_one = hosts.are_one;
-        let first = moment(&hosts, began).map_err(run_io_error("read the counters below", Path::new("/proc")))?;
+        let first =
+            moment(&hosts, began).map_err(run_io_error("read the counters below", Path::new("/proc")))?;
         let thread = thread::spawn(move || {
             let mut file = file;
             let mut moments = vec![first];
@@ -275,8 +276,7 @@ mod tests {
             tcp_retransmissions: ticks * 2,
             ..Counters::default()
         };
-        let moment =
-            |at: u64| Moment { at_s: at as f64, sender: counters(at), receiver: counters(at) };
+        let moment = |at: u64| Moment { at_s: at as f64, sender: counters(at), receiver: counters(at) };
         let seen_by = |are_one| seen(&[moment(0), moment(2), moment(3)], are_one);
         let seen = seen_by(false);
         assert_eq!(seen.sender.cpu_percent, Some(60.0));

@@ -18,10 +18,12 @@ mod export;
 mod journal;
 mod load;
 mod made_of;
+mod plan;
 mod probe;
 mod programs;
 mod row;
 mod sampler;
+mod schedule;
 mod stage;
 
 use std::{
@@ -33,21 +35,19 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::error::{RunError, run_io_error};
 use self::{
+    error::{RunError, run_io_error},
     journal::Journal,
     made_of::{METHOD, sha256},
+    plan::{Plan, Planned},
     programs::Programs,
     row::Frame,
-    stage::{Records, Stage},
-};
-use super::{
-    BUILD,
-    plan::{Plan, Planned},
     schedule::{Turn, turns},
+    stage::{Records, Stage},
 };
 use crate::{
     observation::{Observation, Outcome},
+    study::{BUILD, PORT},
     tools::{installed, interrupt},
 };
 
@@ -74,7 +74,10 @@ pub(crate) enum Task {
     /// Make the observations that have no row.
     Resume,
     /// Make those of a condition again that failed.
-    Retry { condition: String, reason: String },
+    Retry {
+        condition: String,
+        reason: String,
+    },
 }
 
 /// What a run began with: it cannot go on with anything else.
@@ -271,8 +274,10 @@ fn observe_all(
 fn observe(stage: &Stage, run: &str, due: Due<'_>, folder: &Path) -> Result<Observation, RunError> {
     let Due { planned, turn: Turn { round, position, .. }, attempt, reason } = due;
     let name = format!("{round:03}-{position:03}-{}-{attempt}", planned.name);
-    let records =
-        Records { logs: folder.join("logs").join(&name), samples: folder.join(format!("samples/{name}.jsonl")) };
+    let records = Records {
+        logs: folder.join("logs").join(&name),
+        samples: folder.join(format!("samples/{name}.jsonl")),
+    };
     fs::create_dir_all(&records.logs).map_err(run_io_error("make the folder", &records.logs))?;
     let frame = Frame {
         run,
@@ -310,7 +315,7 @@ fn show(
     options: &Options,
     out: &mut impl io::Write,
 ) -> Result<(), RunError> {
-    let peer = std::net::SocketAddr::from(([0, 0, 0, 0], super::PORT));
+    let peer = std::net::SocketAddr::from(([0, 0, 0, 0], PORT));
     for (Turn { round, position, .. }, planned) in all_turns(plan) {
         let Planned { name, link, target, data, .. } = planned;
         say(out, &format!("round {round}, {position}: {name}: {data} to {target} over {link}"))?;

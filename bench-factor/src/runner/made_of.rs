@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 use crate::{observation::MadeOf, study::BUILD};
 
 /// How the study is made, as it was written before the run.
-pub(super) const METHOD: &str = include_str!("../../../../docs/benchmarks/method.md");
+pub(super) const METHOD: &str = include_str!("../../../docs/benchmarks/method.md");
 
 /// Every dependency of this program with its version.
-pub(super) const LOCK: &str = include_str!("../../../../Cargo.lock");
+pub(super) const LOCK: &str = include_str!("../../../Cargo.lock");
 
 /// Libraries on which speed depends.
 const LIBRARIES: [&str; 8] =

@@ -15,14 +15,13 @@ use ketch_protocol::limits::CONNECTIONS;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::{
-    condition::{Condition, Layout, Profile},
-    limits::OBSERVATION_LIMIT,
-    run::{RunError, run_io_error},
+    error::{RunError, run_io_error},
     schedule::{Order, square_rounds},
 };
 use crate::{
     observation::Role,
     report::plan::{Plan as Questions, Question},
+    study::{Condition, Layout, OBSERVATION_LIMIT, Profile},
     tools::{place::PathText, plan::Work, target::FileSystem},
 };
 
@@ -182,8 +181,7 @@ impl Block {
                     for &controller in &self.controller {
                         for &connections in &self.connections {
                             let profile = self.profile;
-                            let condition =
-                                Condition { layout, transport, controller, connections, profile };
+                            let condition = Condition { layout, transport, controller, connections, profile };
                             let of = |link: &Option<&String>| self.planned(data, condition, *link, written);
                             planned.extend(links.iter().map(of));
                         }
@@ -194,13 +192,7 @@ impl Block {
         planned
     }
 
-    fn planned(
-        &self,
-        data: &str,
-        condition: Condition,
-        link: Option<&String>,
-        written: &Written,
-    ) -> Planned {
+    fn planned(&self, data: &str, condition: Condition, link: Option<&String>, written: &Written) -> Planned {
         let Condition { layout, transport, controller, connections, .. } = condition;
         let mut name = format!("{data}-{layout}-{transport}-{controller}");
         if connections != 1 {
@@ -233,7 +225,8 @@ fn fault(written: &Written, planned: &[Planned], questions: &Questions) -> Optio
     }
     let conditions = planned.iter().filter(|planned| planned.role != Role::Pilot).count();
     let square = square_rounds(conditions);
-    if written.order == Order::Williams && (square == 0 || !(written.rounds as usize).is_multiple_of(square)) {
+    if written.order == Order::Williams && (square == 0 || !(written.rounds as usize).is_multiple_of(square))
+    {
         return Some(format!(
             "{} rounds of {conditions} conditions, and their design is balanced in {square} or a multiple",
             written.rounds
@@ -391,7 +384,9 @@ mod tests {
             let error = parse(&text).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        for text in ["", &format!("{HEAD}{BLOCK}colour = 'red'"), &format!("{HEAD}{}", BLOCK.replace("bbr", "reno"))] {
+        for text in
+            ["", &format!("{HEAD}{BLOCK}colour = 'red'"), &format!("{HEAD}{}", BLOCK.replace("bbr", "reno"))]
+        {
             assert!(matches!(parse(text), Err(RunError::Plan { .. })), "{text}");
         }
     }

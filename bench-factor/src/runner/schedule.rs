@@ -58,9 +58,8 @@ fn in_round(round: u32, order: Vec<usize>) -> impl Iterator<Item = Turn> {
 /// The first row goes 0, 1, n-1, 2, n-2 and so on, so that its neighbours differ by every number once; each further row
 /// adds one to all. An odd number needs the rows backwards too.
 fn square(n: usize) -> Vec<Vec<usize>> {
-    let first: Vec<usize> = (0..n)
-        .map(|index| if index % 2 == 1 { index.div_ceil(2) } else { (n - index / 2) % n })
-        .collect();
+    let first: Vec<usize> =
+        (0..n).map(|index| if index % 2 == 1 { index.div_ceil(2) } else { (n - index / 2) % n }).collect();
     let forwards = (0..n).map(|add| first.iter().map(|symbol| (symbol + add) % n).collect());
     let mut rows: Vec<Vec<usize>> = forwards.collect();
     if n % 2 == 1 {

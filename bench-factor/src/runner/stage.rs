@@ -16,15 +16,13 @@ use ketch_lab::Side;
 use super::{
     error::{RunError, run_io_error},
     load::Load,
+    plan::{LOOPBACK, Plan, Planned},
     probe::{Probe, Probed},
     programs::Programs,
     sampler::{Hosts, Sampler, Seen},
 };
 use crate::{
-    study::{
-        CellReport, PORT,
-        plan::{LOOPBACK, Plan, Planned},
-    },
+    study::{CellReport, PORT},
     tools::{
         error::ToolsError,
         place::{Keeping, Route, SERVER, Where},
@@ -62,14 +60,14 @@ struct Source {
 /// All that the observations of a run share.
 #[derive(Debug)]
 pub(super) struct Stage {
-    /// Everything that is made goes below this folder, which is gone when this is dropped.
-    scratch: Scratch,
     places: BTreeMap<String, Where>,
     programs: Programs,
     sources: BTreeMap<String, Source>,
     warm_up: Option<PathBuf>,
     seed: u64,
     limit: Duration,
+    /// Everything that is made goes below this folder. It goes last, as sources may be mounted in it.
+    scratch: Scratch,
 }
 
 /// Where the records of one observation go.
@@ -131,7 +129,7 @@ impl Stage {
         if let Some(place) = &warm_up {
             WARM_UP.write(plan.seed, place).map_err(ToolsError::from)?;
         }
-        Ok(Self { scratch, places, programs, sources, warm_up, seed: plan.seed, limit: plan.limit })
+        Ok(Self { places, programs, sources, warm_up, seed: plan.seed, limit: plan.limit, scratch })
     }
 
     /// Regular files of a data set, and their content in bytes.

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use super::error::{RunError, run_io_error};
-use crate::study::{
-    Condition,
+use super::{
+    error::{RunError, run_io_error},
     plan::{Plan, Planned, THIS_PROGRAM},
 };
+use crate::study::Condition;
 
 /// By name.
 #[derive(Debug)]
@@ -73,9 +73,7 @@ impl Programs {
 
     fn command(&self, planned: &Planned) -> Result<Command, RunError> {
         let path = self.0.get(&planned.program);
-        path.map(Command::new).ok_or_else(|| RunError::NoProgram {
-            name: planned.program.clone(),
-            path: PathBuf::new(),
-        })
+        path.map(Command::new)
+            .ok_or_else(|| RunError::NoProgram { name: planned.program.clone(), path: PathBuf::new() })
     }
 }
