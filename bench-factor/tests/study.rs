@@ -172,6 +172,79 @@ fn what_failed_stops_the_run_keeps_its_row_and_can_be_made_again() {
     assert_eq!(rows[3]["outcome"]["kind"], "complete");
 }
 
+/// Two paths, one of which is too slow for the limit, onto mounted targets; and a sink.
+const PATHS: &str = "
+rounds = 1
+seed = 7
+limit_s = 3
+source = 'tmpfs'
+target = 'tmpfs'
+link = 'lan'
+[links]
+slow = { rate = '100kbit', rtt = '20ms' }
+[data]
+small = { shape = 'small', files = 64, bytes = 4096 }
+[[conditions]]
+data = ['small']
+layout = ['bundle']
+transport = ['tcp']
+controller = ['cubic']
+[[conditions]]
+data = ['small']
+layout = ['bundle']
+transport = ['quic']
+controller = ['bbr']
+discard = true
+label = 'sink'
+role = 'control'
+[[conditions]]
+data = ['small']
+layout = ['bundle']
+transport = ['tcp']
+controller = ['cubic']
+link = ['slow']
+";
+
+/// Whether hosts can be joined, and file systems mounted; says so where not.
+fn can_join() -> bool {
+    let missing = match ketch_lab::Lab::available() {
+        Err(error) => error.to_string(),
+        Ok(()) if !rustix::process::getuid().is_root() => "mounting takes root".into(),
+        Ok(()) => return true,
+    };
+    let _ = writeln!(std::io::stderr(), "skipped: {missing}");
+    false
+}
+
+#[test]
+fn over_paths_what_is_too_slow_is_censored_and_a_sink_is_not_verified() {
+    if !can_choose() || !can_join() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let plan = place.path().join("plan.toml");
+    // A warm-up over the slow path would take as long as the observation.
+    fs::write(&plan, format!("warm_up = false\n{PATHS}")).unwrap();
+    // when a study runs over emulated paths
+    let output = study(Path::new(BENCH_FACTOR), place.path(), &["--plan", plan.to_str().unwrap()]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{:?}", said(&output));
+    // then each row says what became of it
+    let rows = rows(place.path());
+    let row = |name: &str| rows.iter().find(|row| row["condition"] == name).unwrap();
+    let (copy, sink) = (row("small-bundle-tcp-cubic"), row("small-bundle-quic-bbr-sink"));
+    let slow = row("small-bundle-tcp-cubic-slow");
+    assert!(copy["outcome"]["verify_s"].is_f64() && copy["ideal_s"].is_f64(), "{copy}");
+    assert_eq!((&copy["factors"]["path"], &copy["factors"]["target"]), (&"lan".into(), &"tmpfs".into()));
+    assert!(sink["outcome"]["ready_s"].is_f64() && sink["outcome"]["verify_s"].is_null(), "{sink}");
+    assert_eq!(sink["factors"]["others"]["discarded"], "yes");
+    assert_eq!(slow["outcome"]["kind"], "censored", "{slow}");
+    let progress = slow["outcome"]["progress"].as_array().unwrap();
+    assert!(progress.len() >= 3, "a curve of one point a second: {slow}");
+    assert!(slow["samplers"]["round_trip"]["median_ms"].as_f64().unwrap() >= 20.0, "{slow}");
+    assert_eq!(fs::read_dir(place.path().join("scratch")).unwrap().count(), 0);
+}
+
 #[test]
 fn a_run_begins_once_and_goes_on_with_what_it_began_with() {
     let place = tempfile::tempdir().unwrap();
