@@ -11,7 +11,7 @@ mod limits;
 mod markdown;
 mod outline;
 pub(crate) mod plan;
-mod rows;
+pub(crate) mod rows;
 mod tables;
 mod wording;
 

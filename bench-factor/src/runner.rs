@@ -25,10 +25,12 @@ mod row;
 mod sampler;
 mod schedule;
 mod stage;
+mod zip;
 
 use std::{
     fs,
     io::{self, Write as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -192,14 +194,15 @@ fn begin(folder: &Path, description: &Description, plan: &str) -> Result<(), Run
     Ok(())
 }
 
-/// Writes a file so that it is there whole or not at all.
+/// Writes a file so that it is there whole or not at all, with the rights that the user gives new files.
 fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     let error = || run_io_error("write", path);
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(error())?;
+    let open = fs::Permissions::from_mode(0o666);
+    let mut file = tempfile::Builder::new().permissions(open).tempfile_in(folder).map_err(error())?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(error())?;
     file.persist(path).map_err(|refused| error()(refused.error))?;
-    Ok(())
+    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(error())
 }
 
 /// Targets and sources that are mounted take root, and programs that make them.

@@ -155,7 +155,7 @@ pub(crate) fn progress(outcome: &Outcome) -> &[Progress] {
 }
 
 /// Names of conditions stand in plots, tables and commands, so they are made of what is safe in all.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let safe = |character: char| character.is_ascii_alphanumeric() || "._+-".contains(character);
     (1..=MAX_NAME_CHARS).contains(&name.len()) && name.chars().all(safe)
 }

@@ -20,7 +20,10 @@ use super::{
 };
 use crate::{
     observation::Role,
-    report::plan::{Plan as Questions, Question},
+    report::{
+        plan::{Plan as Questions, Question},
+        rows::is_name,
+    },
     study::{Condition, Layout, OBSERVATION_LIMIT, Profile},
     tools::{place::PathText, plan::Work, target::FileSystem},
 };
@@ -259,12 +262,6 @@ fn fault(written: &Written, planned: &[Planned], questions: &Questions) -> Optio
             let unknown = sides.find(|side| !names.contains(side.as_str()))?;
             Some(format!("a comparison with {unknown:?}, which is none of its conditions"))
         })
-}
-
-/// The same as rows allow.
-fn is_name(name: &str) -> bool {
-    let safe = |character: char| character.is_ascii_alphanumeric() || "._+-".contains(character);
-    (1..=80).contains(&name.len()) && name.chars().all(safe)
 }
 
 fn from_texts<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(

@@ -29,6 +29,7 @@ use crate::{
         plan::Work,
         process::{End, tail},
         target::{FileSystem, Target},
+        text::chain,
     },
 };
 
@@ -302,12 +303,6 @@ fn listening_at(said: &str) -> Option<SocketAddr> {
 fn report(said: &str) -> Result<CellReport, String> {
     let object = said.lines().find(|line| line.starts_with('{'));
     object.and_then(|object| serde_json::from_str(object).ok()).ok_or_else(|| tail(said))
-}
-
-/// An error with its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use super::{
     process::{End, Usage},
     schedule::Condition,
     source::Source,
+    text::chain,
 };
 
 /// A server that is not ready after this long will not be: sendme, which hashes everything first, takes
@@ -209,16 +210,8 @@ fn lists_listener(table: &str, port: u16) -> bool {
     })
 }
 
-/// An error with its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[test]
@@ -234,11 +227,5 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(listens(std::process::id(), port));
-    }
-
-    #[test]
-    fn an_error_is_told_with_its_causes() {
-        let error = ToolsError::Start { program: "tar".into(), source: io::Error::other("no such luck") };
-        assert_eq!(chain(&error), "cannot start tar: no such luck");
     }
 }
