@@ -5,10 +5,18 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{Read as _, Seek as _, Write as _},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use super::error::{RunError, run_io_error};
 use crate::observation::{Observation, Outcome};
+
+/// A process that was killed has its lock until what it was just starting has ended too.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
+
+/// Between two tries for the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The open file. It is locked: two processes never write to the same run.
 #[derive(Debug)]
@@ -25,11 +33,7 @@ impl Journal {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(path);
         let mut file = file.map_err(error("open the rows", path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(RunError::Busy(path.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(error("lock the rows", path)(source)),
-        }
+        lock(&file, path, LOCK_LIMIT)?;
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(error("read the rows", path))?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -60,6 +64,19 @@ impl Journal {
         let of_condition = self.rows.iter().filter(|row| row.condition == condition && row.attempt == 1);
         let latest = of_condition.filter_map(|row| self.latest(row.round, condition));
         latest.filter(|row| matches!(row.outcome, Outcome::Failed { .. })).cloned().collect()
+    }
+}
+
+/// Locks the rows for this process, waiting so long for another one.
+fn lock(file: &File, path: &Path, limit: Duration) -> Result<(), RunError> {
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if began.elapsed() < limit => thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => return Err(RunError::Busy(path.to_owned())),
+            Err(TryLockError::Error(source)) => return Err(run_io_error("lock the rows", path)(source)),
+        }
     }
 }
 
@@ -120,7 +137,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("observations.jsonl");
         let _journal = Journal::open(&path).unwrap();
-        assert!(matches!(Journal::open(&path), Err(RunError::Busy(_))));
+        let second = File::open(&path).unwrap();
+        assert!(matches!(lock(&second, &path, Duration::ZERO), Err(RunError::Busy(_))));
     }
 
     #[test]

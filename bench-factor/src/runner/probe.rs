@@ -33,7 +33,8 @@ pub(super) struct Probe {
 /// What came back.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Probed {
-    sent: u64,
+    /// When each probe was sent.
+    sent: Vec<Duration>,
     /// When each reply came, and how long it had taken.
     replies: Vec<(Duration, Duration)>,
 }
@@ -68,8 +69,21 @@ impl Probed {
         let mut ms: Vec<f64> = self.replies.iter().map(|(_, took)| took.as_secs_f64() * 1e3).collect();
         ms.sort_by(f64::total_cmp);
         let at = |share: f64| ms.get(((ms.len() as f64 * share).ceil() as usize).saturating_sub(1)).copied();
-        let lost = self.sent.saturating_sub(ms.len() as u64);
-        Some(RoundTrip { probes: self.sent, lost, median_ms: at(0.5)?, p95_ms: at(0.95)?, max_ms: at(1.0)? })
+        let (probes, replies) = (self.sent.len() as u64, ms.len() as u64);
+        Some(RoundTrip {
+            probes,
+            lost: probes.saturating_sub(replies),
+            median_ms: at(0.5)?,
+            p95_ms: at(0.95)?,
+            max_ms: at(1.0)?,
+        })
+    }
+
+    /// Without those that were sent after `until_s`.
+    pub(super) fn until(mut self, until_s: f64) -> Self {
+        self.sent.retain(|sent| sent.as_secs_f64() <= until_s);
+        self.replies.retain(|(at, took)| at.saturating_sub(*took).as_secs_f64() <= until_s);
+        self
     }
 
     /// Notes in each sample the slowest round trip since the one before.
@@ -100,20 +114,19 @@ fn probe(socket: &UdpSocket, to: SocketAddr, stop: &AtomicBool) -> Probed {
     let began = Instant::now();
     let mut probed = Probed::default();
     while !stop.load(Ordering::Relaxed) {
-        if began.elapsed() >= INTERVAL * u32::try_from(probed.sent).unwrap_or(u32::MAX) {
-            let sent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now = began.elapsed();
+        if now >= INTERVAL * u32::try_from(probed.sent.len()).unwrap_or(u32::MAX) {
+            let stamp = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
             // What is not sent is lost.
-            let _ = socket.send_to(&sent.to_be_bytes(), to);
-            probed.sent += 1;
+            let _ = socket.send_to(&stamp.to_be_bytes(), to);
+            probed.sent.push(now);
         }
         probed.replies.extend(reply(socket, began));
     }
-    // Those that are under way are neither lost nor there.
-    let now = began.elapsed();
-    let answered = probed.replies.len() as u64;
-    let under_way = now.min(LATEST).as_millis() / INTERVAL.as_millis();
-    let missing = probed.sent.saturating_sub(answered);
-    probed.sent -= missing.min(u64::try_from(under_way).unwrap_or(0));
+    // Those of the end are neither lost nor there: their replies may be under way.
+    let end = began.elapsed().saturating_sub(LATEST);
+    let answered: Vec<Duration> = probed.replies.iter().map(|(at, took)| at.saturating_sub(*took)).collect();
+    probed.sent.retain(|sent| *sent < end || answered.contains(sent));
     probed
 }
 
@@ -131,6 +144,7 @@ mod tests {
 
     fn probed(sent: u64, ms: &[u64]) -> Probed {
         let reply = |(second, &ms)| (Duration::from_secs(second), Duration::from_millis(ms));
+        let sent = (0..sent).map(|second| Duration::from_secs(second)).collect();
         Probed { sent, replies: (1..).zip(ms).map(reply).collect() }
     }
 
@@ -141,6 +155,16 @@ mod tests {
         assert_eq!((all.probes, all.lost), (22, 2));
         assert_eq!((all.median_ms, all.p95_ms, all.max_ms), (10.0, 19.0, 20.0));
         assert_eq!(probed(3, &[]).round_trip(), None);
+    }
+
+    #[test]
+    fn what_is_sent_later_is_left_out_and_what_comes_back_later_is_not() {
+        // given probes at 0, 1, 2 and 3 s, and replies at 1, 2 and 3 s
+        let all = probed(4, &[900, 5, 1_500]);
+        // then those of the first 1.6 s are the first two probes and what was sent by then
+        let kept = all.until(1.6);
+        assert_eq!(kept.sent.len(), 2);
+        assert_eq!(kept.replies.len(), 2, "the reply at 3 s was sent at 1.5 s");
     }
 
     #[test]

@@ -56,6 +56,13 @@ pub(super) struct Sampler {
     are_one: bool,
 }
 
+/// All samples of an observation.
+#[derive(Debug)]
+pub(super) struct Sampled {
+    moments: Vec<Moment>,
+    are_one: bool,
+}
+
 /// What was seen.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -98,12 +105,20 @@ impl Sampler {
         Ok(Self { stop, thread, are_one })
     }
 
-    /// Looks once more, and says what was seen.
-    pub(super) fn stop(self) -> Result<Seen, RunError> {
+    /// Looks once more.
+    pub(super) fn stop(self) -> Result<Sampled, RunError> {
         drop(self.stop);
         let moments = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let moments = moments.map_err(run_io_error("read the counters below", Path::new("/proc")))?;
-        Ok(seen(&moments, self.are_one))
+        Ok(Sampled { moments, are_one: self.are_one })
+    }
+}
+
+impl Sampled {
+    /// What was seen until the first sample at or behind `until_s`.
+    pub(super) fn until(&self, until_s: f64) -> Seen {
+        let before = self.moments.iter().take_while(|moment| moment.at_s < until_s).count();
+        seen(&self.moments[..self.moments.len().min(before + 1)], self.are_one)
     }
 }
 
@@ -285,6 +300,9 @@ mod tests {
         let errors: Vec<_> = seen.trace.iter().map(|sample| sample.udp_errors).collect();
         assert_eq!(errors, [Some(4), Some(2)]);
         assert_eq!(seen_by(true).trace[0].udp_errors, Some(2), "one host counts once");
+        let sampled = Sampled { moments: vec![moment(0), moment(2), moment(3)], are_one: true };
+        let samples = [0.5, 2.0, 2.5, 9.0].map(|until_s| sampled.until(until_s).trace.len());
+        assert_eq!(samples, [1, 1, 2, 2], "what comes after the transfer is left out");
     }
 
     #[test]
@@ -293,7 +311,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let raw = place.path().join("raw.jsonl");
         let hosts = Hosts { sender: table(), receiver: table(), are_one: true };
-        let seen = Sampler::start(hosts, &raw).unwrap().stop().unwrap();
+        let seen = Sampler::start(hosts, &raw).unwrap().stop().unwrap().until(f64::INFINITY);
         assert!(seen.sender.udp_receive_errors.is_some());
         assert_eq!(fs::read_to_string(&raw).unwrap().lines().count(), 2);
     }

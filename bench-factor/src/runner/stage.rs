@@ -181,9 +181,10 @@ impl Stage {
         let sampler = Sampler::start(hosts(&route)?, &records.samples)?;
         let command = self.programs.cell(planned, address, target.root(), self.limit)?;
         let said = fetch(&route, command, self.limit + AFTER_LIMIT, &records.logs.join("target.log"));
-        let (seen, probed) = (sampler.stop(), probe.stop());
-        let (said, seen) = (said?, seen?);
-        let report = report(&said);
+        let (sampled, probed) = (sampler.stop(), probe.stop());
+        let report = report(&said?);
+        let until_s = transfer_s(&report);
+        let (seen, probed) = (sampled?.until(until_s), probed.until(until_s));
         end(&mut server, report.is_ok())?;
         target.close()?;
         Ok(Observed { report, seen, probed, off_path: part(route)? })
@@ -291,6 +292,12 @@ fn part(route: Route) -> Result<Option<String>, RunError> {
         Err(ToolsError::InvalidLink { why }) => Ok(Some(why)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// How long the hosts did what is observed: until the target began to sync and verify its copy, if it came to that.
+fn transfer_s(report: &Result<CellReport, String>) -> f64 {
+    let process_s = report.as_ref().ok().and_then(|report| report.times.process_s);
+    process_s.unwrap_or(f64::INFINITY)
 }
 
 /// Where a source says that it listens: the last word of its first line.
