@@ -144,7 +144,7 @@ mod tests {
 
     fn probed(sent: u64, ms: &[u64]) -> Probed {
         let reply = |(second, &ms)| (Duration::from_secs(second), Duration::from_millis(ms));
-        let sent = (0..sent).map(|second| Duration::from_secs(second)).collect();
+        let sent = (0..sent).map(Duration::from_secs).collect();
         Probed { sent, replies: (1..).zip(ms).map(reply).collect() }
     }
 
