@@ -3,6 +3,13 @@
 mod cli;
 #[cfg(target_os = "linux")]
 mod latency;
+mod observation;
+mod report;
+#[cfg(target_os = "linux")]
+mod runner;
+mod statistics;
+#[cfg(target_os = "linux")]
+mod study;
 mod tools;
 
 use std::{

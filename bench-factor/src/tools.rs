@@ -5,22 +5,22 @@
 //! [`schedule`], and makes each observation with [`session`], which starts what [`adapter`]s describe.
 
 mod adapter;
-mod error;
-mod installed;
-mod interrupt;
+pub(crate) mod error;
+pub(crate) mod installed;
+pub(crate) mod interrupt;
 mod memory;
 mod observation;
 mod parts;
 pub(crate) mod pipe;
-mod place;
-mod plan;
-mod process;
+pub(crate) mod place;
+pub(crate) mod plan;
+pub(crate) mod process;
 mod schedule;
 mod session;
 mod source;
 mod summary;
-mod target;
-mod text;
+pub(crate) mod target;
+pub(crate) mod text;
 
 use std::{
     env,
@@ -59,19 +59,32 @@ pub(crate) struct Options {
 /// summaries are written to `out`. Fails at the end if any observation has.
 pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), ToolsError> {
     let plans: Vec<Plan> = options.plans.iter().map(|path| Plan::read(path)).collect::<Result<_, _>>()?;
+    let folders = folders(options)?;
     let mut benches: Vec<Bench> = plans.iter().map(|plan| bench(options, plan)).collect::<Result<_, _>>()?;
     for bench in &mut benches {
         bench.place.gain_access()?;
     }
     interrupt::hold()?;
     let mut observations = Vec::new();
-    for (path, (plan, bench)) in options.plans.iter().zip(plans.iter().zip(&benches)) {
-        observations.extend(run_plan(plan, bench, &folder(options, path), out)?);
+    for (folder, (plan, bench)) in folders.iter().zip(plans.iter().zip(&benches)) {
+        observations.extend(run_plan(plan, bench, folder, out)?);
     }
     verdict(&observations)
 }
 
-/// Where the results of a plan go.
+/// Where the results of each plan go; no two may share a folder.
+fn folders(options: &Options) -> Result<Vec<PathBuf>, ToolsError> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for plan in &options.plans {
+        let folder = folder(options, plan);
+        if folders.contains(&folder) {
+            return Err(ToolsError::SameFolder { folder });
+        }
+        folders.push(folder);
+    }
+    Ok(folders)
+}
+
 fn folder(options: &Options, plan: &Path) -> PathBuf {
     match (&options.plans[..], plan.file_stem()) {
         ([_], _) | (_, None) => options.out.clone(),
@@ -222,6 +235,24 @@ mod tests {
         let condition =
             Condition { work: Work::Source { files: 1 }, scenario: Scenario::Fresh, target, tool };
         obstacle(&condition, &bench)
+    }
+
+    fn folders_of(plans: &[&str]) -> Result<Vec<PathBuf>, ToolsError> {
+        let plans = plans.iter().map(PathBuf::from).collect();
+        folders(&Options { plans, link: None, out: "out".into(), scratch: PathBuf::new(), ketch: None })
+    }
+
+    #[test]
+    fn several_plans_have_a_folder_each_called_as_the_plan() {
+        assert_eq!(folders_of(&["a/one.toml"]).unwrap(), [PathBuf::from("out")]);
+        let each = [PathBuf::from("out/one"), PathBuf::from("out/two")];
+        assert_eq!(folders_of(&["a/one.toml", "b/two.toml"]).unwrap(), each);
+    }
+
+    #[test]
+    fn plans_that_are_called_alike_are_refused() {
+        let error = folders_of(&["a/one.toml", "two.toml", "b/one.toml"]).unwrap_err();
+        assert!(error.to_string().contains("out/one"), "{error}");
     }
 
     #[test]

@@ -389,6 +389,53 @@ async fn a_peer_that_takes_nothing_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
+async fn a_peer_that_takes_nothing_does_not_hold_up_a_close() {
+    // given more under way to a peer than it takes
+    let ((here, _), (there, mut inbound)) = (dialer().await, listener(TransportKind::Tcp).await);
+    let (stall, open) = tokio::sync::watch::channel(true);
+    let address = forwarder(there.listen_addresses().remove(0), open).await;
+    let connection = here.dial(there.peer(), vec![address]).await.unwrap();
+    let streams = try_join_all((0..64).map(|_| connection.open_stream())).await.unwrap();
+    let _accepted = inbound.next().await.unwrap();
+    stall.send(false).unwrap();
+    let fill = streams.into_iter().map(|mut stream| async move {
+        while let Ok(written) = timeout(Duration::from_millis(500), stream.write_all(&[0; 65_536])).await {
+            written.unwrap();
+        }
+        stream
+    });
+    let mut streams = futures::future::join_all(fill).await;
+
+    // when the connection is closed, then it ends, and its streams with it
+    timeout(PATIENCE, connection.close()).await.unwrap();
+    assert_eq!(connection.closed().await, CloseReason::Local);
+    assert!(streams[0].write_all(b"x").await.is_err());
+}
+
+/// Sockets from `from` that are connected and never say anything, more than may be there at once.
+async fn strangers(from: &str, port: u16) -> Vec<tokio::net::TcpStream> {
+    let one = || async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        socket.connect(([127, 0, 0, 1], port).into()).await.unwrap()
+    };
+    futures::future::join_all((0..200).map(|_| one())).await
+}
+
+#[tokio::test]
+async fn strangers_that_say_nothing_keep_nobody_out() {
+    for from in ["127.0.0.1", "127.0.0.2"] {
+        let ((here, _), (there, inbound)) = (dialer().await, listener(TransportKind::Tcp).await);
+        echo(inbound);
+        let address = there.listen_addresses().remove(0);
+        let port = address.to_string().rsplit('/').next().unwrap().parse().unwrap();
+        let _silent = strangers(from, port).await;
+        let connection = here.dial(there.peer(), vec![address]).await.unwrap();
+        timeout(PATIENCE, round_trip(&connection, vec![7; 1_000])).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_connection_lives_as_long_as_its_handle() {
     for kind in BOTH {
         let (idle_timeout, ping_interval) = (Duration::from_millis(1), Duration::from_millis(10));

@@ -165,11 +165,19 @@ pub(crate) struct Ketch {
     pub(crate) controller: Option<&'static str>,
     /// As the controller.
     pub(crate) connections: Option<&'static str>,
+    /// As the controller.
+    pub(crate) udp_buffers: Option<&'static str>,
 }
 
-const TCP: Ketch = Ketch { transport: "tcp", layout: "bundle", controller: None, connections: None };
+const TCP: Ketch =
+    Ketch { transport: "tcp", layout: "bundle", controller: None, connections: None, udp_buffers: None };
 
 const QUIC: Ketch = Ketch { transport: "quic", ..TCP };
+
+/// What needs to be the same on every machine, to compare numbers of connections.
+const TCP_CUBIC: Ketch = Ketch { controller: Some("cubic"), ..TCP };
+
+const QUIC_CUBIC: Ketch = Ketch { controller: Some("cubic"), ..QUIC };
 
 /// The most usual row, to be changed where a program differs.
 const PLAIN: Adapter = Adapter {
@@ -230,16 +238,25 @@ const FFSYNC: Adapter = Adapter {
 
 static TABLE: &[Adapter] = &[
     Adapter { name: "ketch-tcp", ketch: TCP, ..KETCH },
-    Adapter { name: "ketch-tcp-cubic", ketch: Ketch { controller: Some("cubic"), ..TCP }, ..KETCH },
+    Adapter { name: "ketch-tcp-cubic", ketch: TCP_CUBIC, ..KETCH },
+    Adapter { name: "ketch-tcp-cubic-1", ketch: Ketch { connections: Some("1"), ..TCP_CUBIC }, ..KETCH },
+    Adapter { name: "ketch-tcp-cubic-4", ketch: Ketch { connections: Some("4"), ..TCP_CUBIC }, ..KETCH },
+    Adapter { name: "ketch-tcp-cubic-8", ketch: Ketch { connections: Some("8"), ..TCP_CUBIC }, ..KETCH },
+    Adapter { name: "ketch-tcp-cubic-16", ketch: Ketch { connections: Some("16"), ..TCP_CUBIC }, ..KETCH },
     Adapter { name: "ketch-tcp-bbr", ketch: Ketch { controller: Some("bbr"), ..TCP }, ..KETCH },
     Adapter { name: "ketch-tcp-4", ketch: Ketch { connections: Some("4"), ..TCP }, ..KETCH },
     Adapter { name: "ketch-tcp-8", ketch: Ketch { connections: Some("8"), ..TCP }, ..KETCH },
     Adapter { name: "ketch-tcp-files", ketch: Ketch { layout: "files", ..TCP }, ..KETCH },
     Adapter { name: "ketch-tcp-session", ketch: TCP, durability: Durability::Session, ..KETCH },
     Adapter { name: "ketch-quic", ketch: QUIC, ..KETCH },
-    Adapter { name: "ketch-quic-cubic", ketch: Ketch { controller: Some("cubic"), ..QUIC }, ..KETCH },
+    Adapter { name: "ketch-quic-cubic", ketch: QUIC_CUBIC, ..KETCH },
+    Adapter { name: "ketch-quic-cubic-1", ketch: Ketch { connections: Some("1"), ..QUIC_CUBIC }, ..KETCH },
+    Adapter { name: "ketch-quic-cubic-4", ketch: Ketch { connections: Some("4"), ..QUIC_CUBIC }, ..KETCH },
+    Adapter { name: "ketch-quic-cubic-8", ketch: Ketch { connections: Some("8"), ..QUIC_CUBIC }, ..KETCH },
+    Adapter { name: "ketch-quic-cubic-16", ketch: Ketch { connections: Some("16"), ..QUIC_CUBIC }, ..KETCH },
     Adapter { name: "ketch-quic-bbr", ketch: Ketch { controller: Some("bbr"), ..QUIC }, ..KETCH },
     Adapter { name: "ketch-quic-4", ketch: Ketch { connections: Some("4"), ..QUIC }, ..KETCH },
+    Adapter { name: "ketch-quic-system", ketch: Ketch { udp_buffers: Some("system"), ..QUIC }, ..KETCH },
     Adapter { name: "ketch-quic-files", ketch: Ketch { layout: "files", ..QUIC }, ..KETCH },
     Adapter { name: "ketch-quic-session", ketch: QUIC, durability: Durability::Session, ..KETCH },
     Adapter { name: "ketch-sync-tcp", ketch: TCP, ..KETCH_SYNC },

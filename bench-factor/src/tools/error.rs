@@ -49,6 +49,9 @@ pub(crate) enum ToolsError {
     /// The plan can be read, and asks for what cannot be done.
     #[error("the plan asks for {asked}, {reason}")]
     Asked { asked: String, reason: String },
+    /// Plans that are called alike in different folders.
+    #[error("the results of two plans would both go to {}: run them apart, or rename one", shown(folder))]
+    SameFolder { folder: PathBuf },
     /// The kernel's counters are not as expected.
     #[error("{} has no line for {interface}", shown(path))]
     Counters { path: PathBuf, interface: &'static str },

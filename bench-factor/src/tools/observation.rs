@@ -4,6 +4,7 @@ use std::{fmt, io};
 
 use super::{
     adapter::{Adapter, Timed},
+    place::Traffic,
     plan::Scenario,
     process::Usage,
     schedule::{Condition, Turn},
@@ -45,8 +46,8 @@ pub(crate) struct Measured {
     pub(crate) prepare_s: f64,
     /// From the start of the timed commands until all had ended.
     pub(crate) wall_s: f64,
-    /// What crossed between the ends, in both directions, with headers.
-    pub(crate) wire_bytes: u64,
+    /// What was counted between the ends.
+    pub(crate) traffic: Traffic,
     /// What the server's end cost, if there was a server.
     pub(crate) server: Option<Usage>,
     /// What the timed commands cost.
@@ -54,7 +55,7 @@ pub(crate) struct Measured {
 }
 
 /// The columns, in order.
-const COLUMNS: &str = "round,position,link,work,scenario,target,tool,encrypted,delta,durability,outcome,prepare_s,wall_s,mb_per_s,files,content_bytes,least_bytes,wire_bytes,sender_cpu_s,receiver_cpu_s,sender_peak_kib,receiver_peak_kib,ideal_s,reason";
+const COLUMNS: &str = "round,position,link,work,scenario,target,tool,encrypted,delta,durability,outcome,prepare_s,wall_s,mb_per_s,files,content_bytes,least_bytes,wire_bytes,sender_cpu_s,receiver_cpu_s,sender_peak_kib,receiver_peak_kib,udp_receive_errors,ideal_s,reason";
 
 /// Writes the line of column names.
 pub(crate) fn write_columns(out: &mut impl io::Write) -> io::Result<()> {
@@ -71,7 +72,7 @@ impl Observation {
         write!(out, "{},{delta},{durability},{},", yes_or_no(*encrypted), self.outcome)?;
         match &self.outcome {
             Outcome::Verified(measured) | Outcome::Differs(measured) => self.write_measured(measured, out),
-            Outcome::Failed(reason) => writeln!(out, ",,,,,,,,,,,,{}", quoted(reason)),
+            Outcome::Failed(reason) => writeln!(out, ",,,,,,,,,,,,,{}", quoted(reason)),
         }
     }
 
@@ -84,18 +85,16 @@ impl Observation {
     }
 
     fn write_measured(&self, measured: &Measured, out: &mut impl io::Write) -> io::Result<()> {
-        let Measured { files, content_bytes, least_bytes, prepare_s, wall_s, wire_bytes, .. } = measured;
+        let Measured { files, content_bytes, least_bytes, prepare_s, wall_s, traffic, .. } = measured;
+        let Traffic { wire_bytes, udp_receive_errors } = traffic;
         let rate = self.mb_per_s(measured).map(|rate| format!("{rate:.1}")).unwrap_or_default();
         let (sender, receiver) = self.ends(measured);
         let cpu = |end: Option<Usage>| end.map(|usage| format!("{:.3}", usage.cpu_s)).unwrap_or_default();
         let peak = |end: Option<Usage>| end.map(|usage| usage.peak_kib.to_string()).unwrap_or_default();
         write!(out, "{prepare_s:.3},{wall_s:.3},{rate},{files},{content_bytes},{least_bytes},{wire_bytes},")?;
         write!(out, "{},{},{},{},", cpu(sender), cpu(receiver), peak(sender), peak(receiver))?;
-        writeln!(
-            out,
-            "{},",
-            self.ideal_s(measured).map(|ideal_s| format!("{ideal_s:.3}")).unwrap_or_default()
-        )
+        let ideal_s = self.ideal_s(measured).map(|ideal_s| format!("{ideal_s:.3}")).unwrap_or_default();
+        writeln!(out, "{udp_receive_errors},{ideal_s},")
     }
 
     /// How long a perfect program takes over the same path, where all content is copied.
@@ -186,7 +185,7 @@ pub(crate) mod tests {
             least_bytes: 900_000,
             prepare_s: 0.25,
             wall_s,
-            wire_bytes: 1_100_000,
+            traffic: Traffic { wire_bytes: 1_100_000, udp_receive_errors: 3 },
             server: Some(Usage { cpu_s: 0.125, peak_kib: 2_048 }),
             timed: Usage { cpu_s: 0.5, peak_kib: 1_024 },
         }
@@ -203,14 +202,14 @@ pub(crate) mod tests {
         let row = row(&observation("tar-ssh", Scenario::Fresh, Outcome::Verified(measured(0.5))));
         assert_eq!(
             row,
-            "1,2,loopback,small-2x500000,fresh,tmpfs,tar-ssh,yes,none,none,verified,0.250,0.500,2.0,2,1000000,900000,1100000,0.125,0.500,2048,1024,,\n"
+            "1,2,loopback,small-2x500000,fresh,tmpfs,tar-ssh,yes,none,none,verified,0.250,0.500,2.0,2,1000000,900000,1100000,0.125,0.500,2048,1024,3,,\n"
         );
     }
 
     #[test]
     fn the_ends_change_sides_with_a_tool_whose_sender_is_timed() {
         let row = row(&observation("ffsync", Scenario::Fresh, Outcome::Verified(measured(0.5))));
-        assert!(row.ends_with(",0.500,0.125,1024,2048,,\n"), "{row}");
+        assert!(row.ends_with(",0.500,0.125,1024,2048,3,,\n"), "{row}");
     }
 
     #[test]
@@ -221,8 +220,8 @@ pub(crate) mod tests {
             let observation = observation("tar-ssh", scenario, outcome.clone());
             row(&Observation { cold_path: Some(path), ..observation })
         };
-        assert!(over_path(Scenario::Fresh).ends_with(",1.037,\n"), "a megabyte a second, and headers");
-        assert!(over_path(Scenario::Unchanged).ends_with(",,\n"));
+        assert!(over_path(Scenario::Fresh).ends_with(",3,1.037,\n"), "a megabyte a second, and headers");
+        assert!(over_path(Scenario::Unchanged).ends_with(",3,,\n"));
     }
 
     #[test]

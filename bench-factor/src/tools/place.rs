@@ -2,8 +2,10 @@
 //! path. Adapters write commands; this decides where they run and what crossed between them.
 
 use std::{
-    fmt, fs, io,
-    net::{IpAddr, Ipv4Addr},
+    fmt,
+    fs::{self, File},
+    io,
+    net::{IpAddr, Ipv4Addr, UdpSocket},
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command},
@@ -12,10 +14,14 @@ use std::{
 
 use ketch_lab::{
     Options, Running, Side,
+    model::{Jitter, Loss},
     profile::Profile,
     report::Report,
+    udp_receive_buffer_errors,
     units::{Queue, Rate, TcpMemory, UnitError, parse_ns},
 };
+
+use serde::Deserialize;
 
 use super::error::{ToolsError, io_error};
 use crate::latency::ColdPath;
@@ -40,6 +46,25 @@ pub(crate) struct Link {
     tcp_memory: TcpMemory,
 }
 
+/// A path that a plan describes; it is alike both ways. Quantities are written as `bench-factor link` takes them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathText {
+    rate: String,
+    rtt: String,
+    /// What the bottleneck's queue holds.
+    #[serde(default = "one_bdp")]
+    queue: String,
+    #[serde(default = "zero")]
+    loss: String,
+    /// Of each direction.
+    #[serde(default)]
+    jitter: Option<String>,
+    /// The limit of the TCP buffers of both hosts; as a new host has it where none is said.
+    #[serde(default)]
+    tcp_mem: Option<String>,
+}
+
 /// What becomes of processes and mounts on this host when this program is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeping {
@@ -52,10 +77,19 @@ pub(crate) enum Keeping {
 /// What joins the ends of one session.
 #[derive(Debug)]
 pub(crate) enum Route {
-    /// `lo`, and what had crossed it before.
-    Loopback(Keeping, u64),
+    /// `lo`, and what this host had counted before.
+    Loopback(Keeping, Traffic),
     /// A path that was made for this session.
     Link(Box<ketch_lab::Path>),
+}
+
+/// What was counted between the ends, of both directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    /// What crossed, with its IP headers.
+    pub(crate) wire_bytes: u64,
+    /// Datagrams that found the receive buffer of their socket full, at either end.
+    pub(crate) udp_receive_errors: u64,
 }
 
 /// A process of either end.
@@ -81,6 +115,14 @@ impl Where {
             None => (name.to_owned(), TcpMemory::default()),
         };
         Ok(Self::Link(Box::new(Link { name, profile, tcp_memory })))
+    }
+
+    /// A path called `name` that `text` describes.
+    pub(crate) fn described(name: &str, text: &PathText) -> Result<Self, ToolsError> {
+        let profile = text.profile().map_err(unreadable)?;
+        let tcp_memory = text.tcp_mem.as_deref().map(str::parse).transpose().map_err(unreadable)?;
+        let tcp_memory = tcp_memory.unwrap_or_default();
+        Ok(Self::Link(Box::new(Link { name: name.to_owned(), profile, tcp_memory })))
     }
 
     /// How the model sees the path to the timed commands.
@@ -125,10 +167,15 @@ impl Where {
 
     /// Joins the ends for one session.
     pub(crate) fn join(&self) -> Result<Route, ToolsError> {
+        self.join_seeded(Options::default().seed)
+    }
+
+    /// Joins them by a path of which `seed` decides what is lost and delayed.
+    pub(crate) fn join_seeded(&self, seed: u64) -> Result<Route, ToolsError> {
         match self {
-            Self::Loopback(keeping) => Ok(Route::Loopback(*keeping, sent_bytes("lo")?)),
+            Self::Loopback(keeping) => Route::here(*keeping),
             Self::Link(link) => {
-                let options = Options { tcp_memory: link.tcp_memory, ..Options::default() };
+                let options = Options { seed, tcp_memory: link.tcp_memory, ..Options::default() };
                 Ok(Route::Link(Box::new(ketch_lab::Path::new(link.profile.clone(), options)?)))
             }
         }
@@ -136,11 +183,46 @@ impl Where {
 }
 
 impl Route {
+    /// Both ends on this host.
+    pub(crate) fn here(keeping: Keeping) -> Result<Self, ToolsError> {
+        Ok(Self::Loopback(keeping, Traffic::of_this_host()?))
+    }
+
     /// The address of a side, as the other one dials it.
     pub(crate) fn address(&self, side: Side) -> IpAddr {
         match self {
             Self::Loopback(..) => Ipv4Addr::LOCALHOST.into(),
             Self::Link(path) => path.address(side),
+        }
+    }
+
+    /// A socket on a side, with some port of its address.
+    pub(crate) fn bind_udp(&self, side: Side) -> Result<UdpSocket, ToolsError> {
+        let own = self.address(side);
+        let bind = || UdpSocket::bind((own, 0));
+        let bound = match self {
+            Self::Loopback(..) => bind(),
+            Self::Link(path) => path.enter(side, bind)?,
+        };
+        bound.map_err(io_error("open a socket at", Path::new(&own.to_string())))
+    }
+
+    /// The counters of a side's network, open: what is read is always that of its host.
+    pub(crate) fn counters(&self, side: Side) -> Result<File, ToolsError> {
+        let table = Path::new("/proc/thread-self/net/snmp");
+        let open = || File::open(table);
+        let opened = match self {
+            Self::Loopback(..) => open(),
+            Self::Link(path) => path.enter(side, open)?,
+        };
+        opened.map_err(io_error("read the counters in", table))
+    }
+
+    /// Whether both sides are one host.
+    pub(crate) fn is_one_host(&self) -> bool {
+        match self {
+            Self::Loopback(..) => true,
+            Self::Link(_) => false,
         }
     }
 
@@ -157,13 +239,39 @@ impl Route {
         }
     }
 
-    /// Parts the ends; returns the bytes that crossed in both directions, with their IP headers. A path that
-    /// was not what it was asked to be is an error.
-    pub(crate) fn part(self) -> Result<u64, ToolsError> {
+    /// Parts the ends; returns what was counted meanwhile. A path that was not what it was asked to be is an error.
+    pub(crate) fn part(self) -> Result<Traffic, ToolsError> {
         match self {
-            Self::Loopback(_, before) => Ok(sent_bytes("lo")? - before),
-            Self::Link(path) => wire_bytes(&path.finish()?),
+            Self::Loopback(_, before) => Ok(Traffic::of_this_host()?.since(before)),
+            Self::Link(path) => Traffic::of_link(&path.finish()?),
         }
+    }
+}
+
+impl Traffic {
+    /// All that this host has counted, whoever caused it.
+    fn of_this_host() -> Result<Self, ToolsError> {
+        let udp_receive_errors = udp_receive_buffer_errors()
+            .map_err(io_error("read the counters in", Path::new("/proc/net/snmp")))?;
+        Ok(Self { wire_bytes: sent_bytes("lo")?, udp_receive_errors })
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            wire_bytes: self.wire_bytes - before.wire_bytes,
+            udp_receive_errors: self.udp_receive_errors - before.udp_receive_errors,
+        }
+    }
+
+    fn of_link(report: &Report) -> Result<Self, ToolsError> {
+        if !report.valid {
+            return Err(ToolsError::InvalidLink { why: report.invalid_because.join(", ") });
+        }
+        let errors = [&report.host_a, &report.host_b].map(|host| host.udp_receive_buffer_errors);
+        Ok(Self {
+            wire_bytes: report.a_to_b.bytes_in + report.b_to_a.bytes_in,
+            udp_receive_errors: errors.iter().sum(),
+        })
     }
 }
 
@@ -194,6 +302,27 @@ impl fmt::Display for Where {
     }
 }
 
+impl PathText {
+    fn profile(&self) -> Result<Profile, UnitError> {
+        let rate: Rate = self.rate.parse()?;
+        let mut profile = Profile::even(rate, parse_ns(&self.rtt)?, self.queue.parse()?);
+        let loss: Loss = self.loss.parse()?;
+        let jitter = self.jitter.as_deref().map(parse_ns).transpose()?.map(Jitter::even).unwrap_or_default();
+        for direction in [&mut profile.a_to_b, &mut profile.b_to_a] {
+            (direction.loss, direction.jitter) = (loss, jitter);
+        }
+        Ok(profile)
+    }
+}
+
+fn one_bdp() -> String {
+    "1bdp".into()
+}
+
+fn zero() -> String {
+    "0".into()
+}
+
 fn even(rate: &str, round_trip: &str) -> Result<Profile, UnitError> {
     let (rate, round_trip_ns): (Rate, _) = (rate.parse()?, parse_ns(round_trip)?);
     Ok(Profile::even(rate, round_trip_ns, Queue::Bdp(1.0)))
@@ -201,13 +330,6 @@ fn even(rate: &str, round_trip: &str) -> Result<Profile, UnitError> {
 
 fn unreadable(error: UnitError) -> ToolsError {
     ToolsError::Asked { asked: "a link that cannot be".into(), reason: error.to_string() }
-}
-
-fn wire_bytes(report: &Report) -> Result<u64, ToolsError> {
-    if report.valid {
-        return Ok(report.a_to_b.bytes_in + report.b_to_a.bytes_in);
-    }
-    Err(ToolsError::InvalidLink { why: report.invalid_because.join(", ") })
 }
 
 /// What an interface of this host has sent. On `lo` that is what both ends have.
@@ -247,6 +369,18 @@ mod tests {
             let error = Where::new(Some(link), memory).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
+    }
+
+    #[test]
+    fn a_link_may_be_described() {
+        let text = "rate = '200mbit'\nrtt = '141ms'\nloss = '0.001'\njitter = '5ms'\ntcp_mem = '64M'";
+        let text: PathText = toml::from_str(text).unwrap();
+        let Where::Link(link) = Where::described("lossy", &text).unwrap() else { panic!("it is a link") };
+        assert_eq!(link.profile.rtt_ns(), 141_000_000);
+        assert_eq!(link.profile.b_to_a.loss, Loss::independent(0.001));
+        assert_eq!(link.profile.a_to_b.jitter, Jitter::even(5_000_000));
+        let wrong = PathText { loss: "much".into(), ..text };
+        assert!(Where::described("lossy", &wrong).unwrap_err().to_string().contains("much"));
     }
 
     #[test]

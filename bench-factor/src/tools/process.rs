@@ -65,6 +65,18 @@ impl End {
         commands: Vec<Command>,
         log: &Path,
     ) -> Result<Self, ToolsError> {
+        let mut end = Self::start_alone(route, side, commands, log)?;
+        end.watch = Watch::start(end.processes.iter().map(|process| process.held.id()).collect());
+        Ok(end)
+    }
+
+    /// The same without looking at them meanwhile: they are not disturbed, and nothing is known of their memory.
+    pub(crate) fn start_alone(
+        route: &Route,
+        side: Side,
+        commands: Vec<Command>,
+        log: &Path,
+    ) -> Result<Self, ToolsError> {
         let file = File::create(log).map_err(io_error("make the log", log))?;
         let mut end = Self { processes: vec![], watch: Watch::default(), log: log.to_owned(), cpu_s: 0.0 };
         for mut command in commands {
@@ -74,7 +86,6 @@ impl End {
             command.stderr(err.map_err(io_error("share the log", log))?);
             end.processes.push(Process::start(route, side, command)?);
         }
-        end.watch = Watch::start(end.processes.iter().map(|process| process.held.id()).collect());
         Ok(end)
     }
 
@@ -113,6 +124,20 @@ impl End {
             }
         }
         (0..self.processes.len()).try_for_each(|index| self.collect(index))
+    }
+
+    /// Waits until every process has ended, however; returns all that they printed.
+    pub(crate) fn wait_to_end(&mut self, limit: Duration) -> Result<String, ToolsError> {
+        let began = Instant::now();
+        for index in 0..self.processes.len() {
+            let left = limit.saturating_sub(began.elapsed());
+            if !self.processes[index].has_ended(left)? {
+                return Err(self.late(index, "did not end", limit));
+            }
+            let (_, cpu_s) = self.processes[index].reap()?;
+            self.cpu_s += cpu_s;
+        }
+        Ok(self.said())
     }
 
     /// Ends every process, first letting descendants that work for a peer end by themselves.
@@ -246,7 +271,7 @@ pub(crate) fn run(command: &mut Command) -> Result<String, ToolsError> {
 }
 
 /// The end of what a program printed, on one line.
-fn tail(text: &str) -> String {
+pub(crate) fn tail(text: &str) -> String {
     let start = text.floor_char_boundary(text.len().saturating_sub(QUOTED_BYTES));
     let line = text[start..].split_whitespace().collect::<Vec<_>>().join(" ");
     if line.is_empty() { "it printed nothing".into() } else { line }
@@ -275,7 +300,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let commands = scripts.iter().map(|script| shell(script)).collect();
         let end =
-            End::start(&Route::Loopback(Keeping::Loose, 0), Side::A, commands, &place.path().join("log"));
+            End::start(&Route::here(Keeping::Loose).unwrap(), Side::A, commands, &place.path().join("log"));
         (place, end.unwrap())
     }
 

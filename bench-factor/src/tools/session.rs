@@ -17,11 +17,12 @@ use super::{
     adapter::{Adapter, Ends, Ready, Server, Setup},
     error::{ToolsError, io_error},
     observation::{Measured, Outcome},
-    place::{Route, SERVER, Where},
+    place::{Route, SERVER, Traffic, Where},
     plan::Scenario,
     process::{End, Usage},
     schedule::Condition,
     source::Source,
+    text::chain,
 };
 
 /// A server that is not ready after this long will not be: sendme, which hashes everything first, takes
@@ -53,7 +54,7 @@ pub(crate) struct Bench {
 struct Timing {
     prepare_s: f64,
     wall_s: f64,
-    wire_bytes: u64,
+    traffic: Traffic,
     server: Option<Usage>,
     timed: Usage,
 }
@@ -139,7 +140,7 @@ impl Bench {
         let wall_s = began.elapsed().as_secs_f64();
         let server = server.map(|(end, ends, _)| finish(end, ends)).transpose()?;
         let timed = timed.usage();
-        Ok(Timing { prepare_s, wall_s, wire_bytes: route.part()?, server, timed })
+        Ok(Timing { prepare_s, wall_s, traffic: route.part()?, server, timed })
     }
 }
 
@@ -167,9 +168,9 @@ fn finish(mut end: End, ends: Ends) -> Result<Usage, ToolsError> {
 }
 
 fn measured(source: &Source, least_bytes: u64, timing: Timing) -> Measured {
-    let Timing { prepare_s, wall_s, wire_bytes, server, timed } = timing;
+    let Timing { prepare_s, wall_s, traffic, server, timed } = timing;
     let (files, content_bytes) = (source.summary.files, source.summary.bytes);
-    Measured { files, content_bytes, least_bytes, prepare_s, wall_s, wire_bytes, server, timed }
+    Measured { files, content_bytes, least_bytes, prepare_s, wall_s, traffic, server, timed }
 }
 
 /// Whether the files of two trees are equal, what the tool is known to leave aside.
@@ -209,16 +210,8 @@ fn lists_listener(table: &str, port: u16) -> bool {
     })
 }
 
-/// An error with its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[test]
@@ -234,11 +227,5 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(listens(std::process::id(), port));
-    }
-
-    #[test]
-    fn an_error_is_told_with_its_causes() {
-        let error = ToolsError::Start { program: "tar".into(), source: io::Error::other("no such luck") };
-        assert_eq!(chain(&error), "cannot start tar: no such luck");
     }
 }

@@ -44,7 +44,7 @@ fn write_table(observations: &[&Observation], reference: Tool, out: &mut impl io
     writeln!(out, "\n{work}, {scenario}, to {target}, over {}", observations[0].place)?;
     writeln!(
         out,
-        "{:<18} {:>5} {:>8} {:>17} {:>8} {:>6} {:>6} {:>6} {:>7} {:>6} {:>11} {:>9} {:<9} {:<6} {:<7}",
+        "{:<20} {:>5} {:>8} {:>17} {:>8} {:>6} {:>6} {:>6} {:>7} {:>6} {:>11} {:>9} {:>7} {:<9} {:<6} {:<7}",
         "tool",
         "n",
         "wall s",
@@ -57,6 +57,7 @@ fn write_table(observations: &[&Observation], reference: Tool, out: &mut impl io
         "CPU/GB",
         "peak MiB",
         "wire MB",
+        "UDP err",
         "encrypted",
         "delta",
         "durable"
@@ -121,6 +122,12 @@ impl Line<'_> {
         })
     }
 
+    /// The most that an observation had.
+    fn udp_receive_errors(&self) -> String {
+        let errors = self.verified.iter().map(|(_, measured)| measured.traffic.udp_receive_errors);
+        errors.max().map_or_else(|| "-".into(), |errors| errors.to_string())
+    }
+
     /// Of the sender and of the receiver.
     fn peaks(&self) -> String {
         let mib = |usage: Option<Usage>| usage.map(|usage| usage.peak_kib as f64 / 1024.0);
@@ -134,7 +141,7 @@ fn write_line(line: &Line<'_>, reference_s: Option<f64>, out: &mut impl io::Writ
     let Adapter { name, encrypted, delta, durability, .. } = line.tool.adapter();
     writeln!(
         out,
-        "{name:<18} {:>5} {:>8} {:>17} {:>8} {:>6} {:>6} {:>6} {:>7} {:>6} {:>11} {:>9} {:<9} {delta:<6} {durability}",
+        "{name:<20} {:>5} {:>8} {:>17} {:>8} {:>6} {:>6} {:>6} {:>7} {:>6} {:>11} {:>9} {:>7} {:<9} {delta:<6} {durability}",
         line.count(),
         shown(line.wall_s, 3),
         line.range(),
@@ -145,7 +152,8 @@ fn write_line(line: &Line<'_>, reference_s: Option<f64>, out: &mut impl io::Writ
         shown(line.cpu_s(), 2),
         shown(line.median(Observation::cpu_s_per_gb), 2),
         line.peaks(),
-        shown(line.median(|_, measured| Some(measured.wire_bytes as f64 / 1e6)), 1),
+        shown(line.median(|_, measured| Some(measured.traffic.wire_bytes as f64 / 1e6)), 1),
+        line.udp_receive_errors(),
         if *encrypted { "yes" } else { "no" },
     )
 }
@@ -204,7 +212,11 @@ mod tests {
         let rows =
             [fresh("tar-ssh", 2.0), bad(Outcome::Differs(measured(0.1))), bad(Outcome::Failed("no".into()))];
         let lines = written(&rows, "sftp");
-        assert!(lines[3].starts_with("tar-ssh              1/3    2.000       2.000-2.000"), "{}", lines[3]);
+        assert!(
+            lines[3].starts_with("tar-ssh                1/3    2.000       2.000-2.000"),
+            "{}",
+            lines[3]
+        );
         assert_eq!(lines[3].split_whitespace().nth(5), Some("-"), "no ratio without the reference");
     }
 

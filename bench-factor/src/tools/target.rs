@@ -73,6 +73,11 @@ impl FileSystem {
 
     /// Makes one at `scratch/name`, its image beside it.
     pub(crate) fn make(self, scratch: &Path, name: &str) -> Result<Target, ToolsError> {
+        self.make_of(IMAGE_BYTES, scratch, name)
+    }
+
+    /// Makes one whose image, where it has one, is so long.
+    pub(crate) fn make_of(self, image_bytes: u64, scratch: &Path, name: &str) -> Result<Target, ToolsError> {
         let mount = scratch.join(name);
         fs::create_dir(&mount).map_err(io_error("make the folder", &mount))?;
         let image = self.image_command().map(|command| (command, scratch.join(format!("{name}.image"))));
@@ -80,7 +85,7 @@ impl FileSystem {
         let mut target =
             Target { mount, image: image.as_ref().map(|(_, path)| path.clone()), mounted: false };
         if let Some((mut make, path)) = image {
-            let made = File::create_new(&path).and_then(|file| file.set_len(IMAGE_BYTES));
+            let made = File::create_new(&path).and_then(|file| file.set_len(image_bytes));
             made.map_err(io_error("make the image", &path))?;
             run(make.arg(&path))?;
             run(Command::new("mount").args(["-o", "loop"]).args([&path, &target.mount]))?;
@@ -114,6 +119,14 @@ impl Target {
     /// Its root.
     pub(crate) fn root(&self) -> &Path {
         &self.mount
+    }
+
+    /// Lets nothing be written to it any more, where it is mounted.
+    pub(crate) fn make_read_only(&self) -> Result<(), ToolsError> {
+        match self.mounted {
+            true => run(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.mount)).map(drop),
+            false => Ok(()),
+        }
     }
 
     /// Unmounts and removes it.

@@ -1,5 +1,6 @@
 //! The command line as it is written; each command turns its part into what the library takes.
 
+mod channel;
 mod sync;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -8,7 +9,7 @@ use clap::{
     Args, Parser, Subcommand, ValueEnum, builder::OsStringValueParser, builder::TypedValueParser as _,
 };
 use ketch::{
-    swarm::{ChannelSettings, Controller, Multiaddr, PeerId, TransportKind},
+    swarm::{Multiaddr, PeerId, TransportKind},
     transfer::{ConnectionWish, Layout},
     tree::Durability,
     trust::{PeerName, PeerReference, Rights, lifetime::Lifetime},
@@ -18,6 +19,7 @@ use ketch_protocol::{
     path::escape,
 };
 
+pub(crate) use channel::ChannelOptions;
 pub(crate) use sync::{CompressionName, RuleOption, RuleOptions, Sync};
 
 use super::endpoint::split_at_equals;
@@ -108,9 +110,8 @@ pub(crate) struct Send {
     #[arg(long, value_name = "TIME")]
     pub(crate) expires: Option<Lifetime>,
 
-    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
-    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
-    pub(crate) controller: ControllerName,
+    #[command(flatten)]
+    pub(crate) channel: ChannelOptions,
 
     /// Print events as one JSON object a line
     #[arg(long)]
@@ -139,6 +140,10 @@ pub(crate) struct Receive {
     #[arg(long)]
     pub(crate) overwrite: bool,
 
+    /// Compare files by their content, whatever is known of them
+    #[arg(long)]
+    pub(crate) checksum: bool,
+
     /// What must survive a power cut when it exits
     #[arg(long, value_enum, default_value_t = DurabilityName::Session)]
     pub(crate) durability: DurabilityName,
@@ -147,9 +152,8 @@ pub(crate) struct Receive {
     #[arg(long, short)]
     pub(crate) yes: bool,
 
-    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
-    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
-    pub(crate) controller: ControllerName,
+    #[command(flatten)]
+    pub(crate) channel: ChannelOptions,
 
     /// Print events as one JSON object a line
     #[arg(long)]
@@ -178,9 +182,9 @@ pub(crate) struct Serve {
     /// The most connections that one session may have, 1 to 16
     #[arg(long, value_name = "N", default_value_t = Connections::MOST)]
     pub(crate) connections: Connections,
-    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
-    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
-    pub(crate) controller: ControllerName,
+
+    #[command(flatten)]
+    pub(crate) channel: ChannelOptions,
 
     /// Print events as one JSON object a line
     #[arg(long)]
@@ -343,28 +347,6 @@ impl From<DurabilityName> for Durability {
             DurabilityName::Session => Self::Session,
             DurabilityName::File => Self::File,
         }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ControllerName {
-    /// The one that the system uses
-    Auto,
-    /// Slows down when something is lost
-    Cubic,
-    /// Goes by the rate that it measures
-    Bbr,
-}
-
-impl ControllerName {
-    /// What connections are asked for.
-    pub(crate) fn settings(self) -> ChannelSettings {
-        let controller = match self {
-            Self::Auto => None,
-            Self::Cubic => Some(Controller::Cubic),
-            Self::Bbr => Some(Controller::Bbr),
-        };
-        ChannelSettings { controller, ..ChannelSettings::default() }
     }
 }
 

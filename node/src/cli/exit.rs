@@ -103,7 +103,7 @@ impl Exit {
 
     fn of_receive(error: &ReceiveError) -> Self {
         match error {
-            ReceiveError::LookAtTarget(_) => Self::Failed,
+            ReceiveError::LookAtTarget(_) | ReceiveError::List(_) => Self::Failed,
             ReceiveError::Target(error) => Self::of_target(error),
             ReceiveError::NoAddress { .. } => Self::Unreachable,
             ReceiveError::Dialed(error) => Self::of_dialed(error),
@@ -202,7 +202,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
             "`ketch send` must still be running, and its port reachable from here",
             "the ticket is spent, expired or for someone else; `ketch send` makes a new one",
         ),
-        ReceiveError::Target(_) | ReceiveError::LookAtTarget(_) => None,
+        ReceiveError::Target(_) | ReceiveError::LookAtTarget(_) | ReceiveError::List(_) => None,
     }
 }
 

@@ -89,7 +89,7 @@ fn report_of(report: &Report) -> Value {
 }
 
 fn channel(channel: &ChannelReport) -> Value {
-    let ChannelReport { transport, asked, effective, peer, statistics, connections } = channel;
+    let ChannelReport { transport, asked, effective, peer, statistics } = channel;
     let peer = peer.as_ref().map(|Congestion { controller, problem }| {
         let got = (!controller.is_empty()).then(|| escape(controller.as_bytes()).to_string());
         let problem = (!problem.is_empty()).then(|| escape(problem.as_bytes()).to_string());
@@ -97,7 +97,6 @@ fn channel(channel: &ChannelReport) -> Value {
     });
     json!({
         "transport": transport.to_string(),
-        "connections": connections,
         "controller": controller(*asked, effective.as_ref()),
         "peer_controller": peer,
         "buffers": effective.as_ref().map(buffers),

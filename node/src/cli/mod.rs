@@ -18,11 +18,14 @@ mod serve;
 mod sync;
 mod undo;
 
-use std::{hint::black_box, io::Write as _, path::PathBuf, process::ExitCode, thread::available_parallelism};
+use std::{
+    hint::black_box, io::Write as _, path::PathBuf, process::ExitCode, sync::Arc,
+    thread::available_parallelism, time::SystemTime,
+};
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use ketch::{identity, state::StateFolder, swarm::Keypair};
+use ketch::{identity, index::Indexes, state::StateFolder, swarm::Keypair};
 use tokio::{
     runtime::Runtime,
     signal::unix::{SignalKind, signal},
@@ -32,9 +35,10 @@ use tokio_util::sync::CancellationToken;
 use args::{Arguments, Command};
 use exit::Exit;
 
-/// Threads that may block on files at once. A node that serves may have 64 sessions, each with a planner that
-/// keeps its thread to the end; the others serve streams and scans, and are only made when they are needed.
-const BLOCKING_THREADS: usize = 256;
+/// Threads that may block on files at once. A node that serves may have 64 sessions, each with a planner that keeps its
+/// thread to the end and a crew of up to four; the others serve scans and what is done once in a session. They are only
+/// made when they are needed.
+const BLOCKING_THREADS: usize = 64 * (1 + 4) + 64;
 
 /// glibc gives memory back to the system as soon as 128 KiB in a row are free, and gets it back a page fault at a
 /// time; a session frees and takes that much thousands of times a second. Once a block of this length was freed, it
@@ -115,6 +119,13 @@ fn locate_state(explicit: Option<PathBuf>) -> anyhow::Result<StateFolder> {
 
 fn load_identity(state: &StateFolder) -> anyhow::Result<Keypair> {
     Ok(identity::load_or_create(state)?)
+}
+
+/// What is remembered of trees, without those that were not used for long.
+fn open_indexes(state: &StateFolder) -> Arc<Indexes> {
+    let indexes = Indexes::new(state);
+    indexes.forget_unused(SystemTime::now());
+    Arc::new(indexes)
 }
 
 /// Cancelled by the first Ctrl-C or SIGTERM; the second one ends the process at once.

@@ -447,7 +447,6 @@ mod tests {
             effective: None,
             peer: Some(Congestion { controller: "cubic".into(), problem: problem.into() }),
             statistics: None,
-            connections: 1,
         }
     }
 

@@ -1,22 +1,26 @@
 //! `ketch receive`.
 
-use std::io::{self, IsTerminal as _, Read as _};
+use std::{
+    io::{self, IsTerminal as _, Read as _},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use ketch::{
+    index::Indexes,
     state::StateFolder,
     swarm::{Node, NodeOptions},
     transfer::{self, Event, ReceiveRequest},
     tree,
     trust::{Ticket, ticket::TICKET_CHARACTERS},
 };
-use ketch_protocol::message::Consent;
+use ketch_protocol::message::{Consent, Hashes};
 use tokio::sync::mpsc;
 
 use super::{
     args, consent,
     exit::{Exit, Usage},
-    load_identity,
+    load_identity, open_indexes,
     output::{Output, Side},
     send::{EVENTS, show_while},
     stop_on_signal,
@@ -25,11 +29,11 @@ use super::{
 pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::Result<Exit> {
     let ticket = read_ticket(&command.ticket)?;
     let stop = stop_on_signal()?;
-    let options = NodeOptions { settings: command.controller.settings(), ..NodeOptions::default() };
+    let options = NodeOptions { settings: command.channel.settings(), ..NodeOptions::default() };
     let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Receiver, command.json);
-    let request = request(&command, ticket);
+    let request = request(&command, ticket, open_indexes(state));
     let receiving = transfer::receive(&node, &mut inbound, request, &events, &stop);
     let ended = show_while(receiving, &mut shown, |event| {
         output.show(&event);
@@ -43,7 +47,7 @@ pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::
     exit
 }
 
-fn request(command: &args::Receive, ticket: Ticket) -> ReceiveRequest {
+fn request(command: &args::Receive, ticket: Ticket, indexes: Arc<Indexes>) -> ReceiveRequest {
     let ask = !command.yes && !command.json && io::stdin().is_terminal() && io::stderr().is_terminal();
     ReceiveRequest {
         ticket,
@@ -52,9 +56,11 @@ fn request(command: &args::Receive, ticket: Ticket) -> ReceiveRequest {
             handling: tree::Handling::receiving(command.overwrite),
             durability: command.durability.into(),
         },
+        hashes: if command.checksum { Hashes::Read } else { Hashes::Known },
         transport: command.transport,
         connections: command.connections,
         consent: if ask { Consent::Pending } else { Consent::Given },
+        indexes,
     }
 }
 

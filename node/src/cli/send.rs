@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use super::{
     args,
     exit::{Exit, Usage},
-    json, load_identity,
+    json, load_identity, open_indexes,
     output::{Output, Side, print_json, print_line, print_result},
     stop_on_signal,
 };
@@ -51,6 +51,7 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
         source,
         layout: command.layout.into(),
         connections: command.connections,
+        indexes: open_indexes(state),
     };
     let offering = transfer::offer(&mut inbound, request, &events, &stop);
     let ended = show_while(offering, &mut shown, |event| output.show(&event)).await;
@@ -133,7 +134,7 @@ async fn listen(
         // As it was: whoever has the ticket looks for it there.
         false => everywhere(known).into_iter().filter(fits).collect(),
     };
-    let settings = command.controller.settings();
+    let settings = command.channel.settings();
     if !before.is_empty() && before != wanted {
         let started = start(identity.clone(), before, explicit, &settings).await;
         if let Ok((node, inbound)) = started

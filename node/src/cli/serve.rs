@@ -1,10 +1,7 @@
 //! `ketch serve`.
 
-use std::{sync::Arc, time::SystemTime};
-
 use ketch::{
     config::ServeConfig,
-    index::Indexes,
     state::StateFolder,
     swarm::{ChannelSettings, Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
     transfer::{self, Direction, Event, ServeEvent},
@@ -15,7 +12,7 @@ use tokio::sync::mpsc;
 use super::{
     args,
     exit::{Exit, Usage},
-    json, load_identity,
+    json, load_identity, open_indexes,
     output::{Side, print_json, print_line, print_result, summary_line},
     send::{EVENTS, addresses_to_share, default_addresses, show_while},
     stop_on_signal,
@@ -31,13 +28,12 @@ pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Re
     let shares = Shares::open(&config.shares, &book).map_err(told)?;
     let stop = stop_on_signal()?;
     let (node, mut inbound) =
-        listen(load_identity(state)?, config.listen, command.controller.settings()).await?;
+        listen(load_identity(state)?, config.listen, command.channel.settings()).await?;
     let log = Log { book, json: command.json };
     log.announce(&node, &shares);
 
     let (events, mut shown) = mpsc::channel(EVENTS);
-    let indexes = Arc::new(Indexes::new(state));
-    indexes.forget_unused(SystemTime::now());
+    let indexes = open_indexes(state);
     let serving = transfer::serve(&mut inbound, shares, indexes, command.connections, &events, &stop);
     let ended = show_while(serving, &mut shown, |event| log.show(&event)).await;
     node.shutdown().await;

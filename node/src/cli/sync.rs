@@ -1,6 +1,6 @@
 //! `ketch sync`.
 
-use std::{path::PathBuf, sync::Arc, time::SystemTime};
+use std::{path::PathBuf, sync::Arc};
 
 use ketch::{
     index::Indexes,
@@ -16,7 +16,7 @@ use super::{
     args::{self, CompressionName},
     endpoint::{Endpoint, SharedTree},
     exit::{Exit, Usage},
-    load_identity,
+    load_identity, open_indexes,
     output::{Output, Side},
     peers::told,
     rules,
@@ -25,11 +25,9 @@ use super::{
 };
 
 pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Result<Exit> {
-    let indexes = Arc::new(Indexes::new(state));
-    indexes.forget_unused(SystemTime::now());
-    let request = request(&command, &Book::load(state)?, indexes)?;
+    let request = request(&command, &Book::load(state)?, open_indexes(state))?;
     let stop = stop_on_signal()?;
-    let options = NodeOptions { settings: command.controller.settings(), ..NodeOptions::default() };
+    let options = NodeOptions { settings: command.channel.settings(), ..NodeOptions::default() };
     let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let output = Output::new(Side::Sync, command.json).itemizing(request.itemize);

@@ -260,8 +260,8 @@ impl Journal {
         }
     }
 
-    /// Forgets everything, now that it is in the file of the index, which is `seal`. Stopped in between, it is
-    /// folded once more.
+    /// Forgets everything, now that it is in the file of the index, which is `seal`, or that nobody needs it. Stopped
+    /// in between, it is folded once more.
     pub(super) fn clear(&mut self, seal: Seal) -> io::Result<()> {
         self.write_header(seal)?;
         self.file.set_len(HEADER_BYTES as u64)?;

@@ -10,6 +10,12 @@ pub(super) fn put_key(out: &mut Vec<u8>, path: &EntryPath) {
     out.extend(path.as_bytes().iter().copied().map(key_byte));
 }
 
+/// The path whose key this is; `None` when it is that of none.
+pub(super) fn path_of(key: &[u8]) -> Option<EntryPath> {
+    let path: Vec<u8> = key.iter().map(|&byte| if byte == 0 { b'/' } else { byte }).collect();
+    EntryPath::parse(&path).ok()
+}
+
 /// How `path` compares to a key, without making its own.
 pub(super) fn compare(path: &EntryPath, key: &[u8]) -> Ordering {
     let path = path.as_bytes();
@@ -42,5 +48,14 @@ mod tests {
                 assert_eq!(key(left).cmp(&key(right)), left.cmp(right), "{left} {right}");
             }
         }
+    }
+
+    #[test]
+    fn a_path_is_told_by_its_key() {
+        for text in ["a", "a/b/c", "a\u{1}/\u{ff}"] {
+            let path = EntryPath::parse(text.as_bytes()).unwrap();
+            assert_eq!(path_of(&key(&path)), Some(path));
+        }
+        assert_eq!([&b""[..], b"a\0\0b", b"\0a"].map(path_of), [None, None, None]);
     }
 }

@@ -8,13 +8,14 @@
 //! A session opens the index of its tree by [`Indexes::open`], scans with a [`Reader`], tells a [`Recorder`]
 //! what it read and stored, calls [`Index::checkpoint`] after it wrote the target to its disk, and ends with
 //! [`Index::fold`]. What a recorder was told goes to a journal at once, so that a session which ends in any
-//! other way loses nothing: the next one folds the journal into the index when it opens it.
+//! other way loses nothing: the next one folds the journal into the index when it opens it. A session that makes
+//! a whole copy opens it by [`Indexes::begin`], needs no reader, and leaves what it learnt in the journal.
 
 use std::{
     collections::BTreeMap,
     fs::{self, DirBuilder},
     io,
-    os::unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::SystemTime,
@@ -39,6 +40,7 @@ mod record;
 mod recorder;
 mod seal;
 mod store;
+mod tree_name;
 mod unused;
 
 pub use journal::Mark;
@@ -47,6 +49,7 @@ pub use reader::{Gone, Reader};
 pub use record::{Seen, StatKey, now};
 pub use recorder::Recorder;
 pub use store::Changes;
+pub use tree_name::TreeName;
 
 /// How the names of the files of an index end.
 const JOURNAL: &str = "journal";
@@ -54,15 +57,6 @@ const STORE: &str = "redb";
 
 /// Added to the name of what was moved aside. One of each is kept, for whoever wants to know.
 const DAMAGED: &str = "damaged";
-
-/// A tree with an index: a directory of this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Root {
-    /// Its path with all symlinks resolved, which names its index.
-    pub path: PathBuf,
-    /// What is there now.
-    pub identity: RootIdentity,
-}
 
 /// Tells whether what is at a path lies where it lay before: not on another disk, and not in the directory below a
 /// disk that is not mounted. A directory that is made anew in the same place, as builds do, is the same.
@@ -142,41 +136,47 @@ impl Indexes {
 
     /// Opens the index of a tree, with all that its journal holds: also what sessions recorded that have not ended,
     /// or whose end nobody noticed yet.
-    pub fn open(&self, root: &Root) -> Index {
-        let name = name_of(&root.path);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = open.get(&name).and_then(Weak::upgrade) {
-            shared.fold(&Changes::default());
-            return Index(shared);
-        }
-        open.retain(|_, shared| shared.strong_count() > 0);
-        let shared = Arc::new(self.open_files(&name, &root.path));
-        if shared.files.is_some() {
-            open.insert(name, Arc::downgrade(&shared));
-        }
+    pub fn open(&self, tree: &TreeName) -> Index {
+        let shared = self.share(tree, |_| ());
+        shared.fold(&Changes::default());
         Index(shared)
     }
 
-    fn open_files(&self, name: &str, root: &Path) -> Shared {
-        let mut shared =
-            Shared { root: root.into(), files: None, boot: self.boot, warnings: Mutex::default() };
-        match shared.open_journal(&self.folder, &self.folder.join(format!("{name}.{JOURNAL}"))) {
+    /// Opens the index of a tree of which a whole copy begins. What its journal holds is of no use then and is
+    /// forgotten, so that it never grows beyond one copy; unless a session of this process uses it.
+    pub fn begin(&self, tree: &TreeName) -> Index {
+        Index(self.share(tree, Shared::forget_journal))
+    }
+
+    /// The index of a tree, which may be in use; `first` is done with one that is not.
+    fn share(&self, tree: &TreeName, first: impl FnOnce(&Shared)) -> Arc<Shared> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = open.get(tree.as_str()).and_then(Weak::upgrade) {
+            return shared;
+        }
+        open.retain(|_, shared| shared.strong_count() > 0);
+        let shared = Arc::new(self.open_files(tree));
+        first(&shared);
+        if shared.files.is_some() {
+            open.insert(tree.as_str().to_owned(), Arc::downgrade(&shared));
+        }
+        shared
+    }
+
+    fn open_files(&self, tree: &TreeName) -> Shared {
+        let root = tree.path().into();
+        let mut shared = Shared { root, files: None, boot: self.boot, warnings: Mutex::default() };
+        let named = |ending| self.folder.join(format!("{}.{ending}", tree.as_str()));
+        match shared.open_journal(&self.folder, &named(JOURNAL)) {
             Ok(journal) => {
-                let store = self.folder.join(format!("{name}.{STORE}"));
+                let store = named(STORE);
                 shared.check(&journal, &store);
                 shared.files = Some(Files { store, journal: Mutex::new(journal) });
-                shared.fold(&Changes::default());
             }
             Err(warning) => shared.warn(warning),
         }
         shared
     }
-}
-
-/// The name of the index of the tree at `path`, in the file system's alphabet.
-fn name_of(path: &Path) -> String {
-    let hash = blake3::hash(path.as_os_str().as_bytes());
-    data_encoding::HEXLOWER.encode(&hash.as_bytes()[..16])
 }
 
 /// What is known of the files of one tree. Cheap to clone; all clones are one.
@@ -292,6 +292,13 @@ impl Shared {
                 None
             }
         }
+    }
+
+    fn forget_journal(&self) {
+        let Some(files) = &self.files else { return };
+        let mut journal = files.journal();
+        let seal = journal.seal();
+        journal.clear(seal).unwrap_or_else(|cause| self.warn_unusable(cause));
     }
 
     fn fold(&self, changes: &Changes) {

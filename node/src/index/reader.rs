@@ -7,7 +7,7 @@ use ketch_protocol::{hash::ContentHash, manifest::Timestamp, path::EntryPath};
 
 use super::{
     Shared, StatKey,
-    key::compare,
+    key::{compare, path_of},
     record::Record,
     store::{Pair, Reading, StoreError, Walk},
 };
@@ -23,8 +23,9 @@ pub struct Reader {
     gone: Gone,
 }
 
-/// Files that an index knows and a scan did not meet, to be given to [`super::Changes::gone`]: only of a scan
-/// without a filter, and of a root that is what it was, or what is left out now is read again later.
+/// Files that an index knows and a reader was not asked for, to be given to [`super::Changes::gone`]: after a scan only
+/// of one without a filter, and of a root that is what it was, or what is left out now is read again later; else only
+/// those that [are gone](Gone::retain).
 #[derive(Debug, Default)]
 pub struct Gone {
     pub(super) keys: Vec<Box<[u8]>>,
@@ -36,6 +37,8 @@ struct Open {
     walk: Walk,
     /// The first record that was not passed yet.
     next: Option<Pair>,
+    /// Whether it was asked for.
+    is_met: bool,
 }
 
 impl Reader {
@@ -53,41 +56,39 @@ impl Reader {
     }
 
     /// The hash of the file at `path` that looks like `stat`, when it is known for sure. To be asked in the
-    /// order of [`EntryPath`].
+    /// order of [`EntryPath`]; the latest path may be asked for again.
     pub fn hash_of(&mut self, path: &EntryPath, stat: &StatKey) -> Option<ContentHash> {
         loop {
             let open = self.open.as_mut()?;
             let (key, value) = open.next.as_ref()?;
             match compare(path, key.value()) {
                 Ordering::Less => return None,
-                Ordering::Greater => self.gone.add(key.value()),
+                Ordering::Greater => self.advance(),
                 Ordering::Equal => {
                     let Some(record) = Record::decode(value.value()) else {
                         self.fail(StoreError::Damaged);
                         return None;
                     };
-                    let is_sure = record.vouches_for(stat, self.now, open.shared.boot);
-                    self.advance();
-                    return is_sure.then_some(record.hash);
+                    open.is_met = true;
+                    return record.vouches_for(stat, self.now, open.shared.boot).then_some(record.hash);
                 }
             }
-            self.advance();
         }
     }
 
     /// What it knows and was not asked for. Ends its use of the index.
     pub fn gone(mut self) -> Gone {
-        while let Some((key, _)) = self.open.as_ref().and_then(|open| open.next.as_ref()) {
-            self.gone.add(key.value());
-            if self.gone.bytes >= GONE_BYTES {
-                break;
-            }
+        while self.gone.bytes < GONE_BYTES && self.open.as_ref().is_some_and(|open| open.next.is_some()) {
             self.advance();
         }
         self.gone
     }
 
+    /// Passes a record; one that was not asked for is gone.
     fn advance(&mut self) {
+        if let Some(Open { next: Some((key, _)), is_met: false, .. }) = &self.open {
+            self.gone.add(key.value());
+        }
         if let Some(Err(error)) = self.open.as_mut().map(Open::advance) {
             self.fail(error);
         }
@@ -107,7 +108,7 @@ impl Open {
     fn begin(reading: Reading, shared: &Arc<Shared>) -> Result<Self, StoreError> {
         let mut walk = reading.walk()?;
         let next = walk.next()?;
-        Ok(Self { shared: Arc::clone(shared), walk, next })
+        Ok(Self { shared: Arc::clone(shared), walk, next, is_met: false })
     }
 
     fn advance(&mut self) -> Result<(), StoreError> {
@@ -117,7 +118,7 @@ impl Open {
         {
             return Err(StoreError::Damaged);
         }
-        self.next = next;
+        (self.next, self.is_met) = (next, false);
         Ok(())
     }
 }
@@ -126,6 +127,12 @@ impl Gone {
     /// Whether none are.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// Keeps the paths of which `is_gone` says so.
+    pub fn retain(&mut self, mut is_gone: impl FnMut(&EntryPath) -> bool) {
+        // A key that is no path is of no file.
+        self.keys.retain(|key| path_of(key).is_none_or(|path| is_gone(&path)));
     }
 
     fn add(&mut self, key: &[u8]) {

@@ -8,6 +8,8 @@ const MTIME: Timestamp = Timestamp { seconds: 1_000, nanoseconds: 1 };
 const CTIME: Timestamp = Timestamp { seconds: 2_000, nanoseconds: 1 };
 const LATER: Timestamp = Timestamp { seconds: 3_000, nanoseconds: 0 };
 
+const ROOT: RootIdentity = RootIdentity { file_system: 1 };
+
 fn path(number: u64) -> EntryPath {
     EntryPath::parse(format!("d{:02}/f{number:05}", number % 20).as_bytes()).unwrap()
 }
@@ -23,13 +25,12 @@ fn hash(number: u64) -> ContentHash {
 /// A state folder with the index of one tree.
 struct Setting {
     folder: tempfile::TempDir,
-    root: Root,
+    tree: TreeName,
 }
 
 impl Setting {
     fn new() -> Self {
-        let identity = RootIdentity { file_system: 1 };
-        Self { folder: tempfile::tempdir().unwrap(), root: Root { path: "/tree".into(), identity } }
+        Self { folder: tempfile::tempdir().unwrap(), tree: TreeName::of_root(Path::new("/tree")) }
     }
 
     /// As a process of its own would open them.
@@ -38,11 +39,11 @@ impl Setting {
     }
 
     fn open(&self) -> Index {
-        self.indexes(1).open(&self.root)
+        self.indexes(1).open(&self.tree)
     }
 
     fn file(&self, ending: &str) -> PathBuf {
-        self.folder.path().join(format!("{}.{ending}", name_of(&self.root.path)))
+        self.folder.path().join(format!("{}.{ending}", self.tree.as_str()))
     }
 }
 
@@ -169,7 +170,7 @@ fn after_another_boot_only_what_a_checkpoint_covers_counts() {
         }
         drop(index);
         assert_eq!(known(&setting.open(), 0..30), all(0..30), "the same boot, folded {is_folded}");
-        let rebooted = setting.indexes(2).open(&setting.root);
+        let rebooted = setting.indexes(2).open(&setting.tree);
         assert_eq!(known(&rebooted, 0..30), [all(0..10), all(20..30)].concat(), "folded {is_folded}");
     }
 }
@@ -186,6 +187,58 @@ fn files_that_are_gone_are_forgotten() {
     assert_eq!(met, [0, 1, 19].map(hash));
     index.fold(&Changes { gone: reader.gone(), ..Changes::default() });
     assert_eq!(known(&index, 0..20), [0, 1, 19]);
+}
+
+#[test]
+fn what_was_just_asked_for_is_told_again() {
+    let setting = Setting::new();
+    let index = setting.open();
+    read(&index, 0..2);
+    index.fold(&Changes::default());
+    let mut reader = index.reader(LATER);
+    let told = [0, 0, 1, 1, 0].map(|number| reader.hash_of(&path(number), &stat(number)));
+    assert_eq!(told, [Some(hash(0)), Some(hash(0)), Some(hash(1)), Some(hash(1)), None]);
+    assert!(reader.gone().is_empty());
+}
+
+#[test]
+fn of_what_a_reader_was_not_asked_for_only_what_is_gone_is_forgotten() {
+    let setting = Setting::new();
+    let index = setting.open();
+    read(&index, 0..20);
+    index.fold(&Changes::default());
+    let mut gone = index.reader(LATER).gone();
+    gone.retain(|met| *met == path(3) || *met == path(19));
+    index.fold(&Changes { gone, ..Changes::default() });
+    assert_eq!(known(&index, 0..20), [all(0..3), all(4..19)].concat());
+}
+
+#[test]
+fn a_copy_that_begins_forgets_what_an_earlier_one_recorded_and_keeps_what_was_folded() {
+    let setting = Setting::new();
+    read(&setting.open(), 0..10);
+    let index = setting.open();
+    index.fold(&Changes { root: Some(ROOT), ..Changes::default() });
+    read(&index, 10..20);
+    drop(index);
+    let index = setting.indexes(1).begin(&setting.tree);
+    read(&index, 20..30);
+    drop(index);
+    let index = setting.open();
+    assert_eq!(known(&index, 0..30), [all(0..10), all(20..30)].concat());
+    assert_eq!(index.known_root(), Some(ROOT));
+    assert_eq!(told(&index), [""; 0]);
+}
+
+#[test]
+fn a_copy_that_begins_takes_nothing_from_another_of_the_same_process() {
+    let setting = Setting::new();
+    let indexes = setting.indexes(1);
+    let first = indexes.begin(&setting.tree);
+    read(&first, 0..10);
+    let second = indexes.begin(&setting.tree);
+    read(&second, 10..20);
+    assert_eq!(known(&indexes.open(&setting.tree), 0..30), all(0..20));
 }
 
 #[test]
@@ -206,7 +259,7 @@ fn what_cannot_be_folded_now_is_folded_by_the_next_session() {
 fn sessions_of_one_process_share_an_index() {
     let setting = Setting::new();
     let indexes = setting.indexes(1);
-    let (first, second) = (indexes.open(&setting.root), indexes.open(&setting.root));
+    let (first, second) = (indexes.open(&setting.tree), indexes.open(&setting.tree));
     read(&first, 0..5);
     second.fold(&Changes::default());
     assert_eq!(known(&first, 0..5), all(0..5));
@@ -217,12 +270,12 @@ fn sessions_of_one_process_share_an_index() {
 fn what_a_session_that_has_not_ended_recorded_is_known_to_the_next() {
     let setting = Setting::new();
     let indexes = setting.indexes(1);
-    let first = indexes.open(&setting.root);
+    let first = indexes.open(&setting.tree);
     read(&first, 0..10);
-    let second = indexes.open(&setting.root);
+    let second = indexes.open(&setting.tree);
     assert_eq!(known(&second, 0..20), all(0..10));
     stored(&first, 10..20);
-    assert_eq!(known(&indexes.open(&setting.root), 0..20), all(0..20));
+    assert_eq!(known(&indexes.open(&setting.tree), 0..20), all(0..20));
 }
 
 #[test]
@@ -244,7 +297,7 @@ fn another_process_goes_on_without() {
 fn a_state_folder_that_cannot_be_written_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let indexes = Indexes { folder: file.path().into(), boot: Boot(1), open: Mutex::default() };
-    let index = indexes.open(&Setting::new().root);
+    let index = indexes.open(&Setting::new().tree);
     read(&index, 0..5);
     assert_eq!(known(&index, 0..5), [0; 0]);
     let told = told(&index);
@@ -269,8 +322,8 @@ fn the_root_is_remembered() {
     let setting = Setting::new();
     let index = setting.open();
     assert_eq!(index.known_root(), None);
-    index.fold(&Changes { root: Some(setting.root.identity), ..Changes::default() });
-    assert_eq!(index.known_root(), Some(setting.root.identity));
+    index.fold(&Changes { root: Some(ROOT), ..Changes::default() });
+    assert_eq!(index.known_root(), Some(ROOT));
 }
 
 #[test]
@@ -304,17 +357,13 @@ fn pairs_are_bounded_and_where_trees_lay_outlives_them() {
     let agreed = Agreed { theirs: RangeHash([1; 16]), own: RangeHash([2; 16]) };
     let pair = |number: u32| PairKey::new(&number.to_le_bytes(), b"", None, b"");
     let disk = DiskId([3; 16]);
-    index.fold(&Changes {
-        root: Some(setting.root.identity),
-        disk: Some((pair(0), disk)),
-        ..Changes::default()
-    });
+    index.fold(&Changes { root: Some(ROOT), disk: Some((pair(0), disk)), ..Changes::default() });
     for number in 0..=store::PAIRS_KEPT as u32 {
         index.fold(&Changes { agreed: Some((pair(number), agreed)), ..Changes::default() });
     }
     assert_eq!(index.agreed(&pair(0)), None);
     assert_eq!(index.agreed(&pair(store::PAIRS_KEPT as u32)), Some(agreed));
-    assert_eq!(index.known_root(), Some(setting.root.identity));
+    assert_eq!(index.known_root(), Some(ROOT));
     assert_eq!((index.disk(&pair(0)), index.disk(&pair(1))), (Some(disk), None));
 }
 
@@ -340,7 +389,7 @@ fn sample() -> (Setting, Vec<u8>) {
     let index = setting.open();
     for numbers in [0..400, 300..600] {
         read(&index, numbers);
-        index.fold(&Changes { root: Some(setting.root.identity), ..Changes::default() });
+        index.fold(&Changes { root: Some(ROOT), ..Changes::default() });
     }
     drop(index);
     let bytes = fs::read(setting.file("redb")).unwrap();
@@ -354,7 +403,7 @@ fn survives(setting: &Setting, damaged: &[u8], what: &str) -> Vec<String> {
     let index = setting.open();
     let pair = PairKey::new(b"p", b"s", None, b"");
     assert_eq!(index.agreed(&pair), None, "{what}");
-    assert!(index.known_root().is_none_or(|root| root == setting.root.identity), "{what}");
+    assert!(index.known_root().is_none_or(|root| root == ROOT), "{what}");
     known(&index, 0..600);
     read(&index, 0..600);
     index.fold(&Changes::default());

@@ -17,9 +17,6 @@ pub(super) const LISTEN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time a stream may take to open. It covers waiting for a peer that has many unanswered streams.
 pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Handshakes of unknown peers at a time: each costs a signature and a few kilobytes.
-pub(super) const PENDING_INBOUND: u32 = 64;
-
 /// Connections with one peer: sixteen of a session, as many again that are being replaced.
 pub(super) const CONNECTIONS_PER_PEER: u32 = 32;
 

@@ -5,7 +5,8 @@ use std::{io, time::Duration};
 use futures::{FutureExt, StreamExt};
 use ketch_channel::{
     ChannelSettings, Controller, ControllerError, Deadlines, IdentityError, TransportKind, check_controller,
-    limits::YAMUX_STREAMS, transport,
+    limits::{QUIC_STREAMS, YAMUX_STREAMS},
+    transport,
 };
 use libp2p::{
     Multiaddr, PeerId, Swarm, TransportError,
@@ -175,8 +176,8 @@ fn swarm(
 ) -> Swarm<Behaviour> {
     let config = swarm::Config::with_tokio_executor()
         .with_substream_upgrade_protocol_override(Version::V1Lazy)
-        // More streams than this in negotiation would be dropped; the multiplexer allows no more.
-        .with_max_negotiating_inbound_streams(YAMUX_STREAMS)
+        // More streams than this in negotiation would be dropped; neither transport allows more.
+        .with_max_negotiating_inbound_streams(YAMUX_STREAMS.max(QUIC_STREAMS as usize))
         .with_idle_connection_timeout(options.idle_timeout);
     let behaviour = Behaviour::new(transfer, keypair.public(), options.ping_interval, options.ping_timeout);
     Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config)

@@ -26,7 +26,7 @@ use super::{
     connection::{CloseReason, Connection},
     dial::{AttemptError, explain},
     duplicates::{Candidate, duplicates},
-    limits::{CONNECTIONS, CONNECTIONS_PER_PEER, PENDING_INBOUND, SHUTDOWN_TIMEOUT},
+    limits::{CONNECTIONS, CONNECTIONS_PER_PEER, SHUTDOWN_TIMEOUT},
     transfer::Transfer,
 };
 
@@ -59,7 +59,6 @@ impl Behaviour {
         ping_timeout: Duration,
     ) -> Self {
         let limits = connection_limits::ConnectionLimits::default()
-            .with_max_pending_incoming(Some(PENDING_INBOUND))
             .with_max_established_per_peer(Some(CONNECTIONS_PER_PEER))
             .with_max_established(Some(CONNECTIONS));
         let identify = identify::Config::new("/ketch/1".into(), key)

@@ -5,7 +5,7 @@
 //! wait in order in [`SessionStreams`]. What belongs to nothing is dropped, which resets it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     convert::Infallible,
     sync::{Arc, Mutex},
     time::Duration,
@@ -16,9 +16,16 @@ use ketch_protocol::{
     limits::{DATA_STREAMS, FILE_STREAMS, HELLO_TIMEOUT_S},
     message::SessionId,
 };
-use tokio::{sync::mpsc, task::JoinSet, time::timeout};
+use tokio::{
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+    time::timeout,
+};
 
-use super::{lock, places::Places};
+use super::{
+    lock,
+    places::{Place, Places},
+};
 use crate::swarm::{Connection, Inbound, PeerId, Stream};
 
 /// Data streams of one session at once.
@@ -28,8 +35,13 @@ pub(super) const SESSION_STREAMS: usize = DATA_STREAMS as usize + FILE_STREAMS;
 /// those of one session.
 const UNSORTED_PER_PEER: usize = SESSION_STREAMS;
 
-/// Such streams of all peers: enough that four peers who use up theirs do not keep a fifth out.
+/// Streams of all peers at once that have not said what they are; one more takes the place of another. All are taken, as
+/// what is sent on one that nobody takes would fill its connection.
 const UNSORTED: usize = 5 * UNSORTED_PER_PEER;
+
+/// Control streams of one peer that wait until there is room for a session: as many as it may have sessions where it may
+/// have most.
+const WAITING_PER_PEER: usize = 16;
 
 /// Data streams that wait for their session beside the tasks that bring them.
 const WAITING_STREAMS: usize = 16;
@@ -109,61 +121,129 @@ pub(super) struct Arrivals<'a> {
     inbound: &'a mut Inbound,
     router: Router,
     places: Places,
-    sorting: JoinSet<Option<(Connection, Stream)>>,
+    sorting: JoinSet<Option<Sorted>>,
+    /// Those that were silent when last looked at, the longest waiting first.
+    silent: VecDeque<(PeerId, AbortHandle)>,
+    /// Streams that wait for their session to take them.
+    delivering: JoinSet<()>,
+    /// Control streams for which there was no room.
+    waiting: VecDeque<(Place, Connection, Stream)>,
+    waiting_places: Places,
+}
+
+/// A stream that said what it is.
+enum Sorted {
+    Control(Connection, Stream),
+    OfSession(Place, SessionId, PeerId, SessionStream),
 }
 
 impl<'a> Arrivals<'a> {
     pub(super) fn new(inbound: &'a mut Inbound, router: Router) -> Self {
-        Self { inbound, router, places: Places::new(UNSORTED_PER_PEER), sorting: JoinSet::new() }
+        Self {
+            inbound,
+            router,
+            places: Places::new(UNSORTED_PER_PEER),
+            sorting: JoinSet::new(),
+            silent: VecDeque::new(),
+            delivering: JoinSet::new(),
+            waiting: VecDeque::new(),
+            waiting_places: Places::new(WAITING_PER_PEER),
+        }
     }
 
-    /// The next control stream; `None` once the node has stopped. Data streams move while this is waited for.
-    /// Dropped while it waits, it loses none.
-    pub(super) async fn next(&mut self) -> Option<(Connection, Stream)> {
+    /// The next control stream, if there is room for its session; `None` once the node has stopped. Data streams move
+    /// while this is waited for, also without room: those of running sessions are among them. Dropped while it waits, it
+    /// loses none.
+    pub(super) async fn next(&mut self, has_room: bool) -> Option<(Connection, Stream)> {
+        if has_room && let Some((_place, connection, stream)) = self.waiting.pop_front() {
+            return Some((connection, stream));
+        }
         loop {
             tokio::select! {
-                arrived = self.inbound.next(), if self.sorting.len() < UNSORTED => {
+                // Half of these have said what they are or were reset, and wait for the next branch at the most.
+                arrived = self.inbound.next(), if self.sorting.len() < 2 * UNSORTED => {
                     let (connection, stream) = arrived?;
                     self.sort(connection, stream);
                 }
                 Some(sorted) = self.sorting.join_next() => {
-                    if let Ok(Some(control)) = sorted {
-                        return Some(control);
+                    match sorted {
+                        Ok(Some(Sorted::Control(connection, stream))) if has_room => {
+                            return Some((connection, stream));
+                        }
+                        Ok(Some(Sorted::Control(connection, stream))) => self.keep(connection, stream),
+                        Ok(Some(Sorted::OfSession(place, session, peer, stream))) => {
+                            self.deliver(place, session, peer, stream);
+                        }
+                        // It said nothing of use, or nothing in time.
+                        Ok(None) | Err(_) => {}
                     }
                 }
+                Some(_) = self.delivering.join_next() => {}
             }
         }
     }
 
     /// Moves data streams for ever and resets every control stream: nobody asks anything of this side.
     pub(super) async fn move_data(&mut self) -> Infallible {
-        while self.next().await.is_some() {}
+        while self.next(true).await.is_some() {}
         // The session notices by itself that the node has stopped.
         std::future::pending().await
     }
 
-    /// Finds out what a stream is. That of a peer that has too many is reset.
-    fn sort(&mut self, connection: Connection, mut stream: Stream) {
-        let Some(place) = self.places.take(connection.peer()) else { return };
+    /// Keeps a control stream until there is room. That of a peer that has too many is reset.
+    fn keep(&mut self, connection: Connection, stream: Stream) {
+        if let Some(place) = self.waiting_places.take(connection.peer()) {
+            self.waiting.push_back((place, connection, stream));
+        }
+    }
+
+    fn deliver(&mut self, place: Place, session: SessionId, peer: PeerId, stream: SessionStream) {
         let router = self.router.clone();
-        self.sorting.spawn(async move {
-            let _place = place;
-            let limit = Duration::from_secs(HELLO_TIMEOUT_S);
-            match timeout(limit, StreamKind::read(&mut stream)).await {
-                Ok(Ok(StreamKind::Control)) => Some((connection, stream)),
-                Ok(Ok(StreamKind::Data(session, form))) => {
-                    let peer = connection.peer();
-                    let stream = DataStream { connection, stream, form };
-                    router.deliver(peer, session, SessionStream::Data(stream)).await;
-                    None
-                }
-                Ok(Ok(StreamKind::Join(session))) => {
-                    let peer = connection.peer();
-                    router.deliver(peer, session, SessionStream::Join(connection, stream)).await;
-                    None
-                }
-                Ok(Err(_)) | Err(_) => None,
-            }
+        self.delivering.spawn(async move {
+            router.deliver(peer, session, stream).await;
+            drop(place);
         });
     }
+
+    /// Finds out what a stream is. That of a peer that has too many is reset.
+    fn sort(&mut self, connection: Connection, stream: Stream) {
+        let peer = connection.peer();
+        let Some(place) = self.places.take(peer) else { return };
+        self.make_room();
+        self.silent.push_back((peer, self.sorting.spawn(sort(place, connection, stream))));
+    }
+
+    /// Where too many are silent, resets the one that has been for longest of the peer that has most.
+    fn make_room(&mut self) {
+        if self.silent.len() >= UNSORTED {
+            self.silent.retain(|(_, sorting)| !sorting.is_finished());
+        }
+        if self.silent.len() < UNSORTED {
+            return;
+        }
+        let mut counts = HashMap::<PeerId, usize>::new();
+        self.silent.iter().for_each(|(peer, _)| *counts.entry(*peer).or_default() += 1);
+        let most = counts.values().copied().max();
+        let leaves = self.silent.iter().position(|(peer, _)| counts.get(peer).copied() == most);
+        if let Some((_, sorting)) = leaves.and_then(|index| self.silent.remove(index)) {
+            sorting.abort();
+        }
+    }
+}
+
+/// What a stream says that it is; `None` where that is nothing of use, or does not come in time.
+async fn sort(place: Place, connection: Connection, mut stream: Stream) -> Option<Sorted> {
+    let limit = Duration::from_secs(HELLO_TIMEOUT_S);
+    let kind = timeout(limit, StreamKind::read(&mut stream)).await.ok()?.ok()?;
+    let peer = connection.peer();
+    Some(match kind {
+        StreamKind::Control => Sorted::Control(connection, stream),
+        StreamKind::Data(session, form) => {
+            let stream = DataStream { connection, stream, form };
+            Sorted::OfSession(place, session, peer, SessionStream::Data(stream))
+        }
+        StreamKind::Join(session) => {
+            Sorted::OfSession(place, session, peer, SessionStream::Join(connection, stream))
+        }
+    })
 }

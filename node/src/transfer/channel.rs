@@ -4,7 +4,7 @@ use ketch_protocol::message::Congestion;
 
 use crate::swarm::{Connection, Controller, Effective, PathStatistics, TransportKind};
 
-/// What the connection of a session was asked for, and got.
+/// What the first connection of a session was asked for, and got.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChannelReport {
     /// How its bytes travelled.
@@ -17,8 +17,6 @@ pub struct ChannelReport {
     pub peer: Option<Congestion>,
     /// What was known of the path at the end of the session.
     pub statistics: Option<PathStatistics>,
-    /// Connections of the session.
-    pub connections: u32,
 }
 
 impl ChannelReport {
@@ -30,13 +28,12 @@ impl ChannelReport {
             effective: effective(connection),
             peer: None,
             statistics: None,
-            connections: 1,
         }
     }
 
     /// Gives this side's end the controller that the other side wishes for, where that can be; what it has then.
     pub(super) fn grant(&mut self, connection: &Connection, wish: Option<Controller>) -> Congestion {
-        let problem = wish.and_then(|wish| set(connection, wish).err()).unwrap_or_default();
+        let problem = wish.and_then(|wish| set_controller(connection, wish).err()).unwrap_or_default();
         if !problem.is_empty() {
             tracing::warn!(peer = %connection.peer(), problem, "the peer wishes for another congestion controller");
         }
@@ -56,7 +53,8 @@ pub(super) fn effective(connection: &Connection) -> Option<Effective> {
     connection.gauge().and_then(|gauge| gauge.effective().ok())
 }
 
-fn set(connection: &Connection, wish: Controller) -> Result<(), String> {
+/// Gives this side's end of a connection another controller, or says why it can't.
+pub(super) fn set_controller(connection: &Connection, wish: Controller) -> Result<(), String> {
     let Some(gauge) = connection.gauge() else {
         return Err(format!("{} leaves no choice of it here", connection.transport()));
     };

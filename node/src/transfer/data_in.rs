@@ -69,11 +69,14 @@ impl DataIn {
         };
         while bringing.block.read(&mut bringing.content).await? {
             let stored;
-            (bringing, stored) = blocking(move || {
-                let stored = bringing.store_blocks();
-                (bringing, stored)
-            })
-            .await;
+            (bringing, stored) = self
+                .store
+                .crew
+                .run(move || {
+                    let stored = bringing.store_blocks();
+                    (bringing, stored)
+                })
+                .await;
             let segments = stored?;
             if acknowledged && segments > 0 {
                 acknowledge(&mut answers, segments).await?;

@@ -6,7 +6,6 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread::available_parallelism,
     time::Duration,
 };
 
@@ -16,10 +15,14 @@ use ketch_protocol::{
     message::{Compression, SessionId},
     record::compressed::Compressor,
 };
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{Semaphore, SetOnce},
+    time::timeout,
+};
 
 use super::{
     BLOCKS_AT_A_TIME, Layout, blocking,
+    crew::{Crew, file_threads},
     known_tree::KnownTree,
     ledger::{Excess, Ledger},
     lock,
@@ -35,20 +38,44 @@ use crate::swarm::{Connection, Multiaddr, Stream, TransportKind, address::is_loo
 /// its round trip and a core keeps up.
 const SLOW_ROUND_TRIP: Duration = Duration::from_millis(5);
 
-/// Bytes that the data streams of a session have read.
+/// What the data streams of a session have done.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
+    /// Bytes that were read and sent.
     pub(super) content: AtomicU64,
+    /// Bytes that were read for their hash.
     pub(super) digest: AtomicU64,
+    /// Set once the first block was given to its connection.
+    begun: SetOnce<()>,
+}
+
+impl Moved {
+    /// Resolves once the first block was given to its connection.
+    pub(super) async fn begun(&self) {
+        self.begun.wait().await;
+    }
+
+    fn begin(&self) {
+        // The first block of any stream counts.
+        let _ = self.begun.set(());
+    }
+
+    /// Fills a block with what is read next, and counts it.
+    fn fill(&self, block: &mut WriteBlock, reading: &Mutex<Reading>) -> io::Result<()> {
+        let read = lock(reading).fill(block.renew())?;
+        self.content.fetch_add(read.content, Ordering::Relaxed);
+        self.digest.fetch_add(read.digest, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 /// Streams that share a bundle on the first connection of a session. Over QUIC a stream has a window of 1 MiB (a
 /// larger one can exceed the library's limit of out-of-order spans and kill the connection), so several are needed
-/// to fill a long path; over TCP all share one window and each only adds a thread that reads and writes files, which waits for a
-/// processor where there are fewer.
+/// to fill a long path; over TCP all share one window and each only adds a thread that reads and writes files, which waits
+/// for a processor where there are fewer.
 pub(super) fn bundle_streams(transport: TransportKind) -> usize {
     match transport {
-        TransportKind::Tcp => available_parallelism().map_or(2, usize::from).clamp(2, 4),
+        TransportKind::Tcp => file_threads(),
         TransportKind::Quic => 8,
     }
 }
@@ -70,6 +97,8 @@ pub(super) struct DataOut {
     pub(super) session: SessionId,
     pub(super) layout: Layout,
     pub(super) queue: Arc<Queue>,
+    /// Who reads.
+    pub(super) crew: Crew,
     pub(super) tree: KnownTree,
     pub(super) moved: Arc<Moved>,
     /// How what is read crosses.
@@ -140,11 +169,10 @@ impl DataOut {
         }
         let unopened = |broken| Interrupted { broken, unread };
         let compress = self.compresses().await;
-        let stream = self.open(compress).await.map_err(unopened)?;
         let mut reading = self.reading(compress).map_err(|error| unopened(error.into()))?;
         reading.begin(portion);
         let reading = Arc::new(Mutex::new(reading));
-        let Err(broken) = self.converse(stream, Arc::clone(&reading), next).await else { return Ok(()) };
+        let Err(broken) = self.converse(compress, Arc::clone(&reading), next).await else { return Ok(()) };
         // A thread may still be reading.
         let unread = blocking(move || lock(&reading).unread()).await;
         Err(Interrupted { broken, unread })
@@ -153,12 +181,18 @@ impl DataOut {
     /// Sends what is read and hears what of it was taken, until the receiver ends its side, which says that it took
     /// everything. A stream dropped before that is reset, and one that is short may be gone before its negotiation
     /// was answered.
-    async fn converse(&self, stream: Stream, reading: Arc<Mutex<Reading>>, next: Next) -> Result<(), Broken> {
-        let (mut answers, content) = stream.split();
+    async fn converse(
+        &self,
+        compressed: bool,
+        reading: Arc<Mutex<Reading>>,
+        next: Next,
+    ) -> Result<(), Broken> {
+        let block = self.first_block(Arc::clone(&reading)).await?;
+        let (mut answers, content) = self.open(compressed).await?.split();
         let mut carrying = Carrying {
             content: self.pace.of(content),
             reading,
-            block: WriteBlock::default(),
+            block,
             queue: Arc::clone(&self.queue),
             moved: Arc::clone(&self.moved),
             ledger: self.spare.then(|| Arc::clone(&self.ledger)),
@@ -166,15 +200,18 @@ impl DataOut {
         };
         let sent = AtomicBool::new(false);
         let send = async {
+            carrying.write().await?;
             while carrying.begin_next().await {
                 let carried;
-                (carrying, carried) = blocking(move || {
-                    let carried = carrying.carry_blocks();
-                    (carrying, carried)
-                })
-                .await;
+                (carrying, carried) = self
+                    .crew
+                    .run(move || {
+                        let carried = carrying.carry_blocks();
+                        (carrying, carried)
+                    })
+                    .await;
                 carried?;
-                carrying.block.write(&mut carrying.content).await?;
+                carrying.write().await?;
             }
             sent.store(true, Ordering::Relaxed);
             Ok(carrying.content.close().await?)
@@ -186,6 +223,19 @@ impl DataOut {
             if took_everything { Ok(()) } else { Err(Broken("a data stream ended early".into())) }
         };
         try_join(send, hear).await.map(|((), ())| ())
+    }
+
+    /// Reads the first block, so that a stream begins with content in hand: the beginning, the content and the end of a
+    /// small file then travel together, and wake the other side once.
+    async fn first_block(&self, reading: Arc<Mutex<Reading>>) -> io::Result<WriteBlock> {
+        let moved = Arc::clone(&self.moved);
+        self.crew
+            .run(move || {
+                let mut block = WriteBlock::default();
+                moved.fill(&mut block, &reading)?;
+                Ok(block)
+            })
+            .await
     }
 
     /// Hears what the receiver took until it ends its side.
@@ -246,6 +296,13 @@ enum Next {
 }
 
 impl Carrying {
+    /// Writes what is left of the block, as fast as the stream takes it.
+    async fn write(&mut self) -> io::Result<()> {
+        self.block.write(&mut self.content).await?;
+        self.moved.begin();
+        Ok(())
+    }
+
     /// Waits until there is something to read; not once the stream has carried all that it is for.
     async fn begin_next(&mut self) -> bool {
         if !lock(&self.reading).is_idle() {
@@ -270,6 +327,13 @@ impl Carrying {
         self.begin(portion)
     }
 
+    fn is_last_block(&self) -> bool {
+        match self.next {
+            Next::Portion => false,
+            Next::End => lock(&self.reading).is_idle(),
+        }
+    }
+
     fn begin(&mut self, portion: Option<Portion>) -> bool {
         let Some(portion) = portion else { return false };
         if let Some(ledger) = &self.ledger {
@@ -282,10 +346,14 @@ impl Carrying {
     /// Reads blocks and writes them until the stream takes no more, which leaves a part of one to be written.
     fn carry_blocks(&mut self) -> Result<(), Broken> {
         for _ in 0..BLOCKS_AT_A_TIME {
-            let read = lock(&self.reading).fill(self.block.renew())?;
-            self.moved.content.fetch_add(read.content, Ordering::Relaxed);
-            self.moved.digest.fetch_add(read.digest, Ordering::Relaxed);
-            if !self.block.write_now(&mut self.content)? || !self.begin_next_now() {
+            self.moved.fill(&mut self.block, &self.reading)?;
+            if self.is_last_block() {
+                // It is written where the stream is ended, so that both travel together.
+                break;
+            }
+            let is_written = self.block.write_now(&mut self.content)?;
+            self.moved.begin();
+            if !is_written || !self.begin_next_now() {
                 break;
             }
         }

@@ -8,7 +8,7 @@ use super::known_tree::OpenError;
 use crate::{
     state::show,
     swarm::{DialError, StreamError, TransportKind},
-    tree::{TargetError, Unfinished},
+    tree::{SourceError, TargetError, Unfinished},
     trust::offers::OffersError,
 };
 
@@ -63,6 +63,9 @@ pub enum ReceiveError {
     /// The destination can't be looked at.
     #[error("looking at the destination")]
     LookAtTarget(#[source] io::Error),
+    /// The destination can't be listed.
+    #[error(transparent)]
+    List(#[from] SourceError),
     /// The ticket has no address for the transport.
     #[error("the ticket has no address {}", over(*transport))]
     NoAddress {

@@ -10,7 +10,7 @@ use ketch_protocol::{
     manifest::{Entry, EntryKind},
     message::{
         Connections, DiskId, Hashes, Message, Place, Policy, Propose, Removal, Rules, RulesError, Selection,
-        SessionId, encode,
+        SessionId, TargetView, encode,
     },
     path::EntryPath,
     problem::{Cause, Problem},
@@ -19,7 +19,7 @@ use ketch_protocol::{
 
 use super::lock;
 use crate::{
-    index::{Changes, Gone, Index, Indexes, PairKey, Recorder, RootIdentity, now},
+    index::{Changes, Gone, Index, Indexes, PairKey, Reader, Recorder, RootIdentity, now},
     swarm::PeerId,
     tree::{Catalogued, Filter, FilterError, HeldDirectory, Listing, Scan, Source, SourceError, catalogue},
 };
@@ -28,8 +28,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(super) struct KnownTree {
     pub(super) source: Source,
-    /// `None` where nothing is kept of it: it has no one root.
-    pub(super) index: Option<Index>,
+    pub(super) index: Index,
+    means: Means,
     filter: Filter,
     selection: Selection,
     /// Names what it is compared with.
@@ -44,6 +44,16 @@ pub(super) struct KnownTree {
     missed: Arc<[EntryPath]>,
     /// What its last scan found gone.
     gone: Arc<Mutex<Gone>>,
+}
+
+/// By what it crosses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// By a sync: the next one is likely, and should find all folded.
+    Sync,
+    /// By a ticket, mostly once: what is learnt stays in the journal, which costs next to nothing, until somebody
+    /// asks for it. Further names of a file are files.
+    Ticket,
 }
 
 /// The source of a target, as far as its place tells.
@@ -86,28 +96,35 @@ impl KnownTree {
     ) -> Result<Self, OpenError> {
         let filter = filter(selection, excluded)?;
         let source = Source::of_root(root)?;
-        let root = source.root()?;
-        let index = root.as_ref().map(|root| indexes.open(root));
-        let (root, selection) = (root.map(|root| root.identity), selection.clone());
-        Ok(Self {
+        let (root, index) = (source.root()?, indexes.open(source.tree_name()));
+        Ok(Self { filter, root, ..Self::new(source, index, selection.clone(), Means::Sync) })
+    }
+
+    /// All that crosses by a ticket: what is sent, or the target that it goes into. Where that is empty, nothing that
+    /// is known of either is of use, whatever `hashes` says.
+    pub(super) fn by_ticket(source: Source, indexes: &Indexes, target: TargetView, hashes: Hashes) -> Self {
+        let (index, hashes) = match target {
+            TargetView::Empty => (indexes.begin(source.tree_name()), Hashes::Read),
+            TargetView::Occupied | TargetView::Comparable => (indexes.open(source.tree_name()), hashes),
+        };
+        let selection = Selection { hashes, ..Selection::default() };
+        Self::new(source, index, selection, Means::Ticket)
+    }
+
+    fn new(source: Source, index: Index, selection: Selection, means: Means) -> Self {
+        Self {
             source,
             index,
-            filter,
+            means,
+            filter: Filter::default(),
             selection,
             pair: None,
-            root,
+            root: None,
             marks_root: false,
             from: None,
             missed: Arc::default(),
             gone: Arc::default(),
-        })
-    }
-
-    /// What is offered by a ticket: all of it, and nothing is kept.
-    pub(super) fn offered(source: Source) -> Self {
-        let (filter, selection) = (Filter::default(), Selection::default());
-        let (pair, root, from, missed, gone) = (None, None, None, Arc::default(), Arc::default());
-        Self { source, index: None, filter, selection, pair, root, marks_root: false, from, missed, gone }
+        }
     }
 
     /// Lists it.
@@ -125,8 +142,7 @@ impl KnownTree {
         let mut salt = [0; 16];
         getrandom::fill(&mut salt).map_err(|error| OpenError::Salt(io::Error::other(error)))?;
         let filter = self.filter.clone();
-        let index = self.index.as_ref().ok_or(OpenError::Offered)?;
-        let catalogued = catalogue(&self.source, index, &self.selection, filter, salt, || true)?;
+        let catalogued = catalogue(&self.source, &self.index, &self.selection, filter, salt, || true)?;
         let mut catalogued = catalogued.expect("it is wanted to the end");
         *lock(&self.gone) = std::mem::take(&mut catalogued.gone);
         catalogued.problems.extend(self.missing());
@@ -165,7 +181,7 @@ impl KnownTree {
     /// Says what it is made the same as, of which it remembers where it lay.
     pub(super) fn made_from(self, peer: PeerId, place: &Place, policy: &Policy) -> Self {
         let pair = pair_key(peer, place, b"");
-        let known = self.index.as_ref().and_then(|index| index.disk(&pair));
+        let known = self.index.disk(&pair);
         let marking = match (policy.preview, policy.removal) {
             (true, _) => Marking::Never,
             (false, Removal::Nothing) => Marking::First,
@@ -188,7 +204,7 @@ impl KnownTree {
 
     /// The roots of the two when nothing was to be done.
     pub(super) fn agreed(&self) -> Option<Agreed> {
-        self.index.as_ref()?.agreed(&self.pair?)
+        self.index.agreed(&self.pair?)
     }
 
     /// Makes its root the known one when a session ends well. Of a tree that does not do so, it is only if none
@@ -203,17 +219,50 @@ impl KnownTree {
     }
 
     fn known_root(&self) -> Option<RootIdentity> {
-        self.index.as_ref().and_then(Index::known_root)
+        self.index.known_root()
+    }
+
+    /// What is known of the files of a target by a ticket, to be asked in the order of the manifest, and given back to
+    /// [`KnownTree::note_unlisted`]. A sync compares catalogues.
+    pub(super) fn reader(&self) -> Option<Reader> {
+        match self.means {
+            Means::Sync => None,
+            Means::Ticket => self.known(),
+        }
+    }
+
+    fn known(&self) -> Option<Reader> {
+        (self.selection.hashes != Hashes::Read).then(|| self.index.reader(now()))
+    }
+
+    /// Notes which files are known and were not listed by the sender: they are gone unless they are there.
+    pub(super) fn note_unlisted(&self, reader: Reader) {
+        let mut gone = reader.gone();
+        gone.retain(|path| self.source.lacks(path));
+        *lock(&self.gone) = gone;
+    }
+
+    /// Notes which files are known and were not met by a whole scan.
+    pub(super) fn note_scanned(&self, scan: Scan) {
+        *lock(&self.gone) = scan.into_known().map(Reader::gone).unwrap_or_default();
     }
 
     /// Keeps what was learnt of it. Nothing is written where nothing is new.
     pub(super) fn fold(&self, ended: Ended) {
-        let Some(index) = &self.index else { return };
+        let gone = std::mem::take(&mut *lock(&self.gone));
+        let changes = match (self.means, ended) {
+            (Means::Sync, _) => self.changes(ended, gone),
+            (Means::Ticket, Ended::Complete(_)) if !gone.is_empty() => Changes { gone, ..Changes::default() },
+            (Means::Ticket, Ended::Early | Ended::Complete(_)) => return,
+        };
+        self.index.fold(&changes);
+    }
+
+    fn changes(&self, ended: Ended, gone: Gone) -> Changes {
         let known = self.known_root();
         // What is left out, or lies on another disk, is not gone.
         let is_all = self.filter.is_empty() && known.is_some() && known == self.root;
-        let gone = std::mem::take(&mut *lock(&self.gone));
-        let changes = match ended {
+        match ended {
             Ended::Early => Changes::default(),
             Ended::Complete(agreed) => Changes {
                 gone: if is_all { gone } else { Gone::default() },
@@ -221,21 +270,19 @@ impl KnownTree {
                 disk: self.from.and_then(SourceDisk::learnt),
                 root: self.root.filter(|_| known.is_none() || (self.marks_root && known != self.root)),
             },
-        };
-        index.fold(&changes);
+        }
     }
 
     /// Takes what becomes known of its files.
-    pub(super) fn recorder(&self) -> Option<Recorder> {
-        self.index.as_ref().map(Index::recorder)
+    pub(super) fn recorder(&self) -> Recorder {
+        self.index.recorder()
     }
 
     fn listing(&self) -> Listing {
-        let is_known = self.selection.hashes != Hashes::Read;
         Listing {
             filter: self.filter.clone(),
-            known: self.index.as_ref().filter(|_| is_known).map(|index| index.reader(now())),
-            hard_links: self.index.is_some(),
+            known: self.known(),
+            hard_links: self.means == Means::Sync,
             owner: self.selection.owner,
             attributes: self.selection.attributes,
         }
@@ -296,9 +343,6 @@ pub enum OpenError {
     /// Too much is left out.
     #[error(transparent)]
     Rules(#[from] RulesError),
-    /// It has no one root.
-    #[error("what is offered by a ticket is not compared")]
-    Offered,
     /// The system gave no random numbers.
     #[error("drawing random numbers")]
     Salt(#[source] io::Error),
@@ -308,8 +352,13 @@ pub enum OpenError {
 mod tests {
     use std::{fs, path::Path};
 
+    use ketch_protocol::{hash::ContentHash, manifest::Timestamp};
+
     use super::*;
-    use crate::state::StateFolder;
+    use crate::{
+        index::{Seen, StatKey},
+        state::StateFolder,
+    };
 
     fn indexes(folder: &Path) -> Indexes {
         Indexes::new(&StateFolder::locate(Some(folder.join("state")), |_| None).unwrap())
@@ -329,14 +378,14 @@ mod tests {
 
     /// Whether its index knows of any file.
     fn knows_any(tree: &KnownTree) -> bool {
-        !tree.index.as_ref().unwrap().reader(now()).gone().is_empty()
+        !tree.index.reader(now()).gone().is_empty()
     }
 
     /// Makes it so that a tree lay on another disk before.
     fn know_another_disk(tree: &KnownTree) {
         let file_system = tree.root.unwrap().file_system + 1;
         let root = Some(RootIdentity { file_system });
-        tree.index.as_ref().unwrap().fold(&Changes { root, ..Changes::default() });
+        tree.index.fold(&Changes { root, ..Changes::default() });
     }
 
     #[test]
@@ -360,6 +409,45 @@ mod tests {
         fs::remove_file(root.join("a")).unwrap();
         compare(&open(folder.path(), &indexes, &[]));
         assert!(!knows_any(&tree));
+    }
+
+    /// Has its index know of a file, whatever is there.
+    fn record(tree: &KnownTree, name: &str) {
+        let (mtime, ctime, at) = (Timestamp::default(), Timestamp::default(), now());
+        let seen = Seen { stat: StatKey { size: 1, mtime, ctime, inode: 1 }, at };
+        let path = EntryPath::parse(name.as_bytes()).unwrap();
+        tree.recorder().read(&path, seen, ContentHash::of_nothing());
+    }
+
+    fn by_ticket(folder: &Path, indexes: &Indexes, target: TargetView) -> KnownTree {
+        let root = HeldDirectory::open(&folder.join("tree")).unwrap();
+        KnownTree::by_ticket(Source::of_root(&root).unwrap(), indexes, target, Hashes::Known)
+    }
+
+    #[test]
+    fn of_what_a_ticket_does_not_list_only_what_is_gone_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, indexes) = (folder.path().join("tree"), indexes(folder.path()));
+        fs::create_dir(&root).unwrap();
+        let first = by_ticket(folder.path(), &indexes, TargetView::Empty);
+        assert!(first.reader().is_none(), "an empty target has nothing to be known");
+        ["a", "b/x", "c/x"].iter().for_each(|name| record(&first, name));
+        first.fold(Ended::Complete(None));
+        drop(first);
+        fs::create_dir(root.join("c")).unwrap();
+        ["a", "b", "c/x"].iter().for_each(|name| fs::write(root.join(name), "").unwrap());
+
+        let next = by_ticket(folder.path(), &indexes, TargetView::Occupied);
+        next.note_unlisted(next.reader().unwrap());
+        next.fold(Ended::Complete(None));
+
+        let mut left = Vec::new();
+        let mut known = next.reader().unwrap().gone();
+        known.retain(|path| {
+            left.push(path.to_string());
+            true
+        });
+        assert_eq!(left, ["a", "c/x"]);
     }
 
     #[test]

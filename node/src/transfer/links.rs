@@ -2,8 +2,9 @@
 //!
 //! The side that dialed makes them, since the other may not be able to dial it, and opens a stream on each that
 //! names the session ([`Links::grow`]); the other side takes them as long as there are fewer than agreed
-//! ([`Links::take`]). That stream stays open as long as the connection belongs to the session. One that is lost takes
-//! nothing with it but what it was carrying.
+//! ([`Links::take`]). That stream stays open as long as the connection belongs to the session, and a connection belongs
+//! to it once at the most: its data streams live until it ends. One that is lost takes nothing with it but what it was
+//! carrying.
 
 use std::{io, time::Duration};
 
@@ -16,8 +17,8 @@ use ketch_protocol::{
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{event::ConnectionCounts, line::LAST_WORDS, wish::ConnectionWish};
-use crate::swarm::{Connection, Node, Stream};
+use super::{channel::set_controller, event::ConnectionCounts, line::LAST_WORDS, wish::ConnectionWish};
+use crate::swarm::{Connection, Controller, Node, Stream};
 
 /// How long making one connection may take beside what dialing has for itself.
 const JOIN_LIMIT: Duration = Duration::from_secs(HELLO_TIMEOUT_S);
@@ -37,6 +38,8 @@ pub(super) struct Links {
     role: LinkRole,
     /// What session, and how many connections both sides want for it.
     agreed: Option<(SessionId, Connections)>,
+    /// The congestion controller that the other side wishes for.
+    controller: Option<Controller>,
     /// Those beside the first that belong to the session.
     joined: Vec<Connection>,
     work: JoinSet<Happened>,
@@ -70,7 +73,12 @@ impl Links {
     pub(super) fn new(first: Connection, role: LinkRole) -> Self {
         let counts = ConnectionCounts { asked: 1, made: 1, lost: 0 };
         let (joined, work, leave) = (Vec::new(), JoinSet::new(), CancellationToken::new());
-        Self { first, role, agreed: None, joined, work, leave, grown: false, counts }
+        Self { first, role, agreed: None, controller: None, joined, work, leave, grown: false, counts }
+    }
+
+    /// Notes the congestion controller that the other side wishes for: those that join get it, as the first did.
+    pub(super) fn agree_on_controller(&mut self, wish: Option<Controller>) {
+        self.controller = wish;
     }
 
     /// How many connections this side asks for, or grants to one that asks for `asked`.
@@ -97,12 +105,14 @@ impl Links {
         self.agreed.map_or(Connections::ONE, |(_, agreed)| agreed)
     }
 
-    /// Begins to make the connections that were agreed, on the side that does; once.
-    pub(super) fn grow(&mut self) {
+    /// Begins to make the connections that were agreed, on the side that does, once they are worth it for so much
+    /// content; once.
+    pub(super) fn grow(&mut self, content_bytes: u64) {
         let LinkRole::Makes(_, wish) = self.role else { return };
-        if self.agreed() == Connections::ONE || std::mem::replace(&mut self.grown, true) {
+        if self.grown || self.agreed() == Connections::ONE || !wish.deserves_more(content_bytes) {
             return;
         }
+        self.grown = true;
         let first = self.first.clone();
         self.work.spawn(async move { Happened::Decided(wish.decide(&first).await) });
     }
@@ -115,6 +125,8 @@ impl Links {
         if matches!(self.role, LinkRole::Makes(..)) || is_known || is_full {
             return;
         }
+        // Where it can't be, the other side was told so of the first.
+        let _ = self.controller.map(|wish| set_controller(&connection, wish));
         self.joined.push(connection.clone());
         self.work.spawn(answer(connection, stream));
     }
@@ -242,27 +254,37 @@ async fn answer(connection: Connection, mut stream: Stream) -> Happened {
     }
 }
 
-/// Waits until a connection does not belong to the session any more. One that the other side does not say it lets go
-/// of is lost.
+/// Waits until a connection does not belong to the session any more, which it does until it ends, also when the other
+/// side has let go of it. One of which the other side does not say so is lost.
 async fn watch(connection: Connection, mut stream: Stream, leave: CancellationToken) -> Happened {
     let mut word = [0];
     tokio::select! {
         biased;
         read = stream.read_exact(&mut word) => match read {
-            Ok(()) if word == [LEFT] => Happened::Left(connection),
-            Ok(()) | Err(_) => Happened::Lost(connection),
+            Ok(()) if word == [LEFT] => {
+                drop(stream);
+                tokio::select! {
+                    _reason = connection.closed() => {}
+                    () = leave.cancelled() => {}
+                }
+                Happened::Left(connection)
+            }
+            Ok(()) | Err(_) => lost(connection).await,
         },
         // Also when it has ended.
-        () = connection.silent() => {
-            connection.close().await;
-            Happened::Lost(connection)
-        }
+        () = connection.silent() => lost(connection).await,
         () = leave.cancelled() => {
             // The other side may be gone already.
             let _ = say_left(&mut stream).await;
             Happened::Left(connection)
         }
     }
+}
+
+/// Closes a connection that does not do what it is for; it may have ended already.
+async fn lost(connection: Connection) -> Happened {
+    connection.close().await;
+    Happened::Lost(connection)
 }
 
 async fn say_left(stream: &mut Stream) -> io::Result<()> {

@@ -15,8 +15,9 @@ use crate::tree::{Found, Source, SourceError};
 const BATCHES_AHEAD: usize = 4;
 
 /// Entries of the first batch; each that follows has up to twice as many as the one before. A path that is slow at first
-/// takes round trips to carry a full batch, and only what is listed can be wanted.
-const FIRST_ENTRIES: usize = 64;
+/// takes round trips to carry a full batch, and only what is listed can be wanted. So many leave most of a first window to
+/// the content of the first file.
+const FIRST_ENTRIES: usize = 16;
 
 /// A batch of the manifest before it has ids.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ pub(super) struct Listed {
 pub(super) fn list(tree: KnownTree) -> mpsc::Receiver<Result<Listed, SourceError>> {
     let (batches, listed) = mpsc::channel(BATCHES_AHEAD);
     tokio::task::spawn_blocking(move || {
-        let scan = match tree.list() {
+        let mut scan = match tree.list() {
             Ok(scan) => scan,
             Err(error) => {
                 // The session has ended if nobody takes it.
@@ -39,7 +40,7 @@ pub(super) fn list(tree: KnownTree) -> mpsc::Receiver<Result<Listed, SourceError
             }
         };
         let missing = tree.missing().into_iter().map(Found::Problem);
-        let mut found = scan.chain(missing);
+        let mut found = scan.by_ref().chain(missing);
         let mut most_entries = FIRST_ENTRIES;
         while let Some(batch) = next_batch(&mut found, most_entries) {
             most_entries = BATCH_ENTRIES.min(2 * most_entries);
@@ -47,6 +48,7 @@ pub(super) fn list(tree: KnownTree) -> mpsc::Receiver<Result<Listed, SourceError
                 return;
             }
         }
+        tree.note_scanned(scan);
     });
     listed
 }

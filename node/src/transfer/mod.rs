@@ -11,6 +11,7 @@ mod beside;
 mod channel;
 mod checkpoints;
 mod connect;
+mod crew;
 mod data_in;
 mod data_out;
 mod described;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ketch_protocol::{
-    message::{Ask, Claim, Connections, Counts, TargetView, Totals},
+    message::{Ask, Claim, Connections, Counts, Hashes, TargetView, Totals},
     problem::Reason,
     session::SessionError,
 };
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Layout, OfferError,
     arrivals::{Arrivals, Router},
+    blocking,
     event::{Event, Report},
     known_tree::KnownTree,
     line::Line,
@@ -27,6 +28,7 @@ use super::{
     sending::{self, Admission, Denial, Sending},
 };
 use crate::{
+    index::Indexes,
     swarm::{Connection, Inbound, PeerId, Stream},
     tree::Source,
     trust::{HeldOffer, offer::Refusal, offers::AdmitError},
@@ -49,6 +51,8 @@ pub struct OfferRequest {
     pub layout: Layout,
     /// Most connections of one session.
     pub connections: Connections,
+    /// What is remembered of trees.
+    pub indexes: Arc<Indexes>,
 }
 
 /// Answers peers until the uses are spent; the accounts of the sessions that spent them. Cancelling `stop`
@@ -59,13 +63,14 @@ pub async fn offer(
     events: &mpsc::Sender<Event>,
     stop: &CancellationToken,
 ) -> Result<Vec<Counts>, OfferError> {
-    let OfferRequest { offer, source, layout, connections } = request;
+    let OfferRequest { offer, source, layout, connections, indexes } = request;
     let estimate = Arc::default();
     start_counting(source.clone(), Arc::clone(&estimate), events.clone());
     let offering = Offering {
         single: offer.uses_left() == 1,
         offer: Arc::new(Mutex::new(offer)),
         source,
+        indexes,
         layout,
         connections,
         router: Router::default(),
@@ -85,6 +90,7 @@ struct Offering {
     /// Whether it was good for one receiver when it began.
     single: bool,
     source: Source,
+    indexes: Arc<Indexes>,
     layout: Layout,
     /// Most connections of one session.
     connections: Connections,
@@ -120,7 +126,7 @@ impl Offering {
         let mut expired = false;
         while !expired || !lock(&self.admitted).is_empty() {
             tokio::select! {
-                arrived = arrivals.next(), if self.sessions.len() < SESSIONS => {
+                arrived = arrivals.next(self.sessions.len() < SESSIONS) => {
                     let Some((connection, stream)) = arrived else { return Err(OfferError::Stopped) };
                     self.start(connection, stream, stop);
                 }
@@ -148,6 +154,7 @@ impl Offering {
         let judge = Judge {
             offer: Arc::clone(&self.offer),
             source: self.source.clone(),
+            indexes: Arc::clone(&self.indexes),
             estimate: Arc::clone(&self.estimate),
             admitted: Arc::clone(&self.admitted),
             peer,
@@ -204,6 +211,7 @@ impl Offering {
 pub(super) struct Judge {
     offer: Arc<Mutex<HeldOffer>>,
     source: Source,
+    indexes: Arc<Indexes>,
     estimate: Arc<OnceLock<Totals>>,
     admitted: Arc<Mutex<Admitted>>,
     peer: PeerId,
@@ -213,9 +221,10 @@ pub(super) struct Judge {
 
 impl Judge {
     /// Admits the peer, or says why not, for the local user.
-    pub(super) fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
+    pub(super) async fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
         self.reserve(ask).map_err(|error| Denial::Silent(error.to_string()))?;
-        let tree = KnownTree::offered(self.source.clone());
+        let (source, indexes, target) = (self.source.clone(), Arc::clone(&self.indexes), ask.target);
+        let tree = blocking(move || KnownTree::by_ticket(source, &indexes, target, Hashes::Known)).await;
         Ok(Admission { tree, estimate: self.estimate.get().copied(), disk: None })
     }
 

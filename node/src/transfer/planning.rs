@@ -22,7 +22,10 @@ use super::{
     registry::{self, Awaited, Incoming},
     store::{EndCause, Store, Stored, await_content},
 };
-use crate::tree::{Approved, Link, Plan, Spared, Trouble};
+use crate::{
+    index::Reader,
+    tree::{Approved, Link, Plan, Spared, Trouble},
+};
 
 /// Paths that are told to be removed at a time.
 const REMOVED_AT_A_TIME: usize = 1_024;
@@ -78,6 +81,7 @@ pub(super) fn plan_all(task: Task, mut orders: mpsc::UnboundedReceiver<Order>, r
         space: Space { free_bytes: task.free_bytes, needed_bytes: 0 },
         beside: comparison.beside(task.removal, spared),
         moves: comparison.moves(task.find_moves),
+        known: task.store.reader(),
         task,
         own_entries: comparison.own_entries,
         waiting: Vec::new(),
@@ -141,6 +145,8 @@ struct Planning<I: Iterator> {
     /// What the target has beside what is announced.
     beside: Beside<I>,
     moves: Moves,
+    /// What is known of a target that is not compared.
+    known: Option<Reader>,
     /// What can be planned only after others.
     waiting: Vec<Waiting>,
     approved: Option<Approved>,
@@ -230,7 +236,11 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
             return Ok(Some(Outcome::Skipped));
         }
         let target = &self.task.store.target;
-        match target.plan_beside(entry, own.as_ref())? {
+        let plan = match &mut self.known {
+            Some(known) => target.plan_knowing(entry, known),
+            None => target.plan_beside(entry, own.as_ref()),
+        };
+        match plan? {
             Plan::Settled(fate) => Ok(Some(fate.into())),
             Plan::Rebuild if self.task.store.delta && self.moves.find(entry).is_none() => {
                 self.space.need(entry, entry.size())?;
@@ -382,6 +392,9 @@ impl<I: Iterator<Item = Entry>> Planning<I> {
         let target = &self.task.store.target;
         late.extend(target.finish());
         let ready = Instant::now();
+        if let Some(known) = self.known.take() {
+            self.task.store.note_unlisted(known);
+        }
         match self.task.store.sync() {
             Ok(()) => Ok(Work::Finished { late, ready }),
             Err(error) => Err(Stop::new(Reason::Internal, format_args!("syncing: {error}"))),

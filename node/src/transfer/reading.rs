@@ -25,6 +25,16 @@ use crate::{
     tree::{Extent, Source, SourceFile},
 };
 
+/// A stream's first block ends behind the file with which it has so many bytes, and each that follows may have twice as
+/// many as the one before: a block may cross as one frame, of which nothing can be read before all has come.
+const FIRST_BLOCK_BYTES: usize = 4 * 1024;
+
+/// Bytes of content by which a block may exceed [`BLOCK_BYTES`], so that no file of up to that length is cut in two.
+const EXCESS_BYTES: usize = 16 * 1024;
+
+/// Room in a block for what a segment begins and ends with, beside its content.
+const FRAMING_BYTES: usize = 128;
+
 /// What a hole reads as.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
@@ -43,6 +53,8 @@ pub(super) struct Reading {
     bytes: Vec<(Arc<LargeFile>, Run, BytesOf)>,
     open: Option<Open>,
     describing: Option<Describing>,
+    /// A block ends behind the segment with which it has so many bytes.
+    block_bytes: usize,
     /// What was just read, on its way to the hash and into a block.
     scratch: Vec<u8>,
 }
@@ -135,15 +147,20 @@ impl Handle {
         offset: u64,
         source: &Source,
     ) -> Result<(), Problem> {
-        let read = self.file(source)?.read_at(bytes, offset).map_err(|error| {
-            Problem::new(entry.path.clone(), Cause::Unreadable, format_args!("reading: {error}"))
-        })?;
-        if read < bytes.len() {
-            let end = offset + read as u64;
-            let detail = format_args!("{} bytes were listed, it ends after {end}", entry.size());
-            return Err(Problem::new(entry.path.clone(), Cause::Changed, detail));
-        }
-        Ok(())
+        let wanted = bytes.len();
+        check_length(entry, offset, wanted, self.file(source)?.read_at(bytes, offset))
+    }
+
+    /// Appends `length` bytes from `offset` on to `block`; a problem when the file has fewer.
+    fn append_exactly(
+        &self,
+        entry: &Entry,
+        block: &mut Vec<u8>,
+        length: usize,
+        offset: u64,
+        source: &Source,
+    ) -> Result<(), Problem> {
+        check_length(entry, offset, length, self.file(source)?.append_at(block, length, offset))
     }
 
     /// Notes that a part was read, and says whether it was the last; a problem when the file has changed until
@@ -169,6 +186,19 @@ impl Handle {
     }
 }
 
+/// A problem when less was read from `offset` on than wanted.
+fn check_length(entry: &Entry, offset: u64, wanted: usize, read: io::Result<usize>) -> Result<(), Problem> {
+    let read = read.map_err(|error| {
+        Problem::new(entry.path.clone(), Cause::Unreadable, format_args!("reading: {error}"))
+    })?;
+    if read < wanted {
+        let end = offset + read as u64;
+        let detail = format_args!("{} bytes were listed, it ends after {end}", entry.size());
+        return Err(Problem::new(entry.path.clone(), Cause::Changed, detail));
+    }
+    Ok(())
+}
+
 /// What reading a part came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
@@ -183,13 +213,14 @@ impl Reading {
     pub(super) fn new(tree: &KnownTree, compressor: Option<Compressor>) -> Self {
         Self {
             source: tree.source.clone(),
-            recorder: tree.recorder(),
+            recorder: Some(tree.recorder()),
             compressor,
             plain: Vec::new(),
             files: Vec::new(),
             bytes: Vec::new(),
             open: None,
             describing: None,
+            block_bytes: FIRST_BLOCK_BYTES,
             scratch: Vec::new(),
         }
     }
@@ -240,11 +271,17 @@ impl Reading {
         put.map(|()| read)
     }
 
-    /// Appends segments to `block` until it has about [`BLOCK_BYTES`] of content or the portion is done.
+    /// Appends segments to `block` until it has about [`BLOCK_BYTES`] of content, or fewer at first, or the portion is
+    /// done.
     /// What can't be read costs its own segment. Says how much was read.
     fn fill_plain(&mut self, block: &mut Vec<u8>) -> Read {
         let mut read = Read::default();
+        let full = self.block_bytes;
+        self.block_bytes = BLOCK_BYTES.min(2 * full);
         loop {
+            if self.open.is_none() && block.len() >= full {
+                return read;
+            }
             if let Some(open) = &mut self.open {
                 let before = open.read - open.skipped;
                 let step = open.read_into(block, &mut self.scratch, &self.source);
@@ -366,7 +403,11 @@ impl Open {
                     continue;
                 }
             };
-            let length = data.min(BLOCK_BYTES as u64) as usize;
+            let room = match self.need {
+                Need::Content => (BLOCK_BYTES - block.len()).max(EXCESS_BYTES),
+                Need::Digest => BLOCK_BYTES,
+            };
+            let length = data.min(room as u64) as usize;
             match self.need {
                 Need::Content => self.read_content(block, offset, length, source)?,
                 Need::Digest => {
@@ -391,18 +432,17 @@ impl Open {
         source: &Source,
     ) -> Result<(), Problem> {
         let before = block.len();
+        make_room(block, length);
         if self.read == 0 {
             self.place.put_begin(block, self.id);
         }
         put_block_length(block, length);
         let begin = block.len();
-        block.resize(begin + length, 0);
-        let bytes = &mut block[begin..];
-        if let Err(problem) = self.file.read_exactly(&self.entry, bytes, offset, source) {
+        if let Err(problem) = self.file.append_exactly(&self.entry, block, length, offset, source) {
             block.truncate(before);
             return Err(problem);
         }
-        self.hasher.update(bytes);
+        self.hasher.update(&block[begin..]);
         Ok(())
     }
 
@@ -442,11 +482,41 @@ impl Open {
     }
 }
 
+/// Room for `length` more bytes of content and what goes with them. A block doubles until it holds all that it may, and
+/// no further: what is read goes as far as its memory.
+fn make_room(block: &mut Vec<u8>, length: usize) {
+    let needed = block.len() + FRAMING_BYTES + length;
+    if needed > block.capacity() {
+        let doubled = (2 * block.capacity()).min(BLOCK_BYTES + EXCESS_BYTES + FRAMING_BYTES);
+        block.reserve_exact(doubled.max(needed) - block.len());
+    }
+}
+
 /// Takes the zeros of a hole into a hash.
 pub(super) fn hash_zeros(hasher: &mut Hasher, mut length: u64) {
     while length > 0 {
         let zeros = length.min(ZEROS.len() as u64);
         hasher.update(&ZEROS[..zeros as usize]);
         length -= zeros;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reading goes as far as a block's memory, so its memory must end with what it may hold.
+    #[test]
+    fn a_block_gets_no_more_memory_than_it_may_need() {
+        for length in [1, 1_000, EXCESS_BYTES, BLOCK_BYTES] {
+            let mut block = Vec::new();
+            while block.len() < BLOCK_BYTES {
+                let length = length.min((BLOCK_BYTES - block.len()).max(EXCESS_BYTES));
+                make_room(&mut block, length);
+                block.resize(block.len() + FRAMING_BYTES / 2 + length, 0);
+            }
+            let most = BLOCK_BYTES + EXCESS_BYTES + FRAMING_BYTES;
+            assert!(block.capacity() <= most, "{} by {length}", block.capacity());
+        }
     }
 }

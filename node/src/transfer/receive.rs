@@ -4,7 +4,7 @@ use std::{error::Error as _, path::PathBuf, sync::Arc, time::Duration};
 
 use ketch_protocol::{
     limits::VERSION,
-    message::{Ask, Claim, Connections, Consent, Message, Selection, TargetView},
+    message::{Ask, Claim, Connections, Consent, Hashes, Message, Policy, Selection, TargetView},
     session::Stop,
 };
 use tokio::{sync::mpsc, time::timeout};
@@ -15,15 +15,18 @@ use super::{
     arrivals::{Arrivals, Router},
     connect::open_control,
     event::{Event, Report, Route},
+    known_tree::KnownTree,
     line::{Leave, Line},
     links::{LinkRole, Links},
     receiving::{CutShort, Doing, Receiving},
+    sides::OpenTarget,
     store::Store,
     wish::ConnectionWish,
 };
 use crate::{
+    index::Indexes,
     swarm::{Connection, Inbound, Node, TransportKind},
-    tree::{self, Target, TargetError},
+    tree::{self, HeldDirectory, Source, Target, TargetError},
     trust::Ticket,
 };
 
@@ -39,12 +42,16 @@ pub struct ReceiveRequest {
     pub destination: PathBuf,
     /// How it is stored.
     pub options: tree::Options,
+    /// Which hashes of stored files count: those that are known, or only such as are made now.
+    pub hashes: Hashes,
     /// Over what; either when not given.
     pub transport: Option<TransportKind>,
     /// How many connections carry it.
     pub connections: ConnectionWish,
     /// Whether a person must agree first ([`Event::Consult`]).
     pub consent: Consent,
+    /// What is remembered of trees.
+    pub indexes: Arc<Indexes>,
 }
 
 /// Receives what a ticket offers. The target is checked before anything moves; a sender hears of one that
@@ -57,7 +64,7 @@ pub async fn receive(
     events: &mpsc::Sender<Event>,
     stop: &CancellationToken,
 ) -> Result<Report, ReceiveError> {
-    let opened = open_target(request.destination.clone(), request.options).await;
+    let opened = open_target(&request).await;
     if let Err(ReceiveError::Target(error @ (TargetError::ReadOnly { .. } | TargetError::NoSpace { .. }))) =
         &opened
     {
@@ -65,7 +72,7 @@ pub async fn receive(
         // destination is nobody's business but the receiver's.
         let _ = timeout(TELL_LIMIT, tell(node, &request, error)).await;
     }
-    let (target, view, free_bytes) = opened?;
+    let OpenTarget { doing, view, free_bytes, own } = opened?;
     let connection = tokio::select! {
         dialed = dial(node, &request.ticket, request.transport) => dialed?,
         () = stop.cancelled() => return Err(DialedError::Interrupted.into()),
@@ -78,26 +85,28 @@ pub async fn receive(
     let router = Router::default();
     let data = router.register(connection.peer(), ask.session).expect("it is the only session");
     let mut arrivals = Arrivals::new(inbound, router);
-    let doing = Doing::Store(Arc::new(Store::new(target)));
     let receiving = Receiving::ask(connection.clone(), ask, doing, free_bytes, events.clone());
+    let receiving = receiving.comparing(own, &Policy::default()).linked(links);
     let result = tokio::select! {
-        result = receiving.linked(links).run(Line::new(stream), data, stop) => result,
+        result = receiving.run(Line::new(stream), data, stop) => result,
         never = arrivals.move_data() => match never {},
     };
     connection.close().await;
     result.map_err(|CutShort { error, unfinished }| DialedError::Session { error, unfinished }.into())
 }
 
-async fn open_target(
-    destination: PathBuf,
-    options: tree::Options,
-) -> Result<(Target, TargetView, u64), ReceiveError> {
+async fn open_target(request: &ReceiveRequest) -> Result<OpenTarget, ReceiveError> {
+    let (destination, options, hashes) = (request.destination.clone(), request.options, request.hashes);
+    let indexes = Arc::clone(&request.indexes);
     super::blocking(move || {
         let target = Target::open(&destination, options)?;
         let unused = target.is_empty().map_err(ReceiveError::LookAtTarget)? && target.unfinished().files == 0;
         let view = if unused { TargetView::Empty } else { TargetView::Occupied };
         let free_bytes = target.free_bytes().map_err(ReceiveError::LookAtTarget)?;
-        Ok((target, view, free_bytes))
+        let own = HeldDirectory::open(&destination).map_err(ReceiveError::LookAtTarget)?;
+        let own = KnownTree::by_ticket(Source::of_root(&own)?, &indexes, view, hashes);
+        let doing = Doing::Store(Arc::new(Store::known(target, Some(own.clone()), true)));
+        Ok(OpenTarget { doing, view, free_bytes, own: Some(own) })
     })
     .await
 }

@@ -1,17 +1,20 @@
 //! A running receiver session: one loop that feeds the machine and carries out what it decides.
 
+mod ending;
+mod work;
+
 use std::{sync::Arc, time::Duration};
 
 use ketch_protocol::{
-    difference::{Catalogue, RangeHash},
+    difference::RangeHash,
     io::NoMessage,
     manifest::EntryId,
-    message::{Ask, Connections, Counts, Offer, Policy, Propose, Removal, SessionId, TargetView},
+    message::{Ask, Connections, Offer, Policy, Propose, Removal, SessionId, TargetView},
     path::EntryPath,
-    problem::{Problem, Reason},
+    problem::Reason,
     session::{
-        Ending, SessionError, Stop,
-        receiver::{Action, Agreed, Answer, Input, Outcome, Receiver},
+        Ending, Stop,
+        receiver::{Action, Answer, Input, Outcome, Receiver},
     },
 };
 use tokio::{
@@ -24,23 +27,23 @@ use tokio_util::sync::CancellationToken;
 use super::{
     arrivals::{SESSION_STREAMS, SessionStream, SessionStreams},
     channel::ChannelReport,
-    checkpoints::{self, Checkpoints},
+    checkpoints::Checkpoints,
     data_in::DataIn,
     event::{Change, Consultation, Event, Progress, Report, Unsettled},
-    known_tree::{Ended, KnownTree},
+    known_tree::KnownTree,
     line::{Line, leave},
     links::{LinkRole, Links},
     pace::Pace,
-    planning::{Order, Task, plan_all},
-    preview::{Previewed, preview_all},
+    planning::Order,
     pulse::Pulse,
-    rebuilding::Rebuilding,
-    store::{EndCause, Store, Stored},
+    store::EndCause,
     targets::Heard,
 };
-use crate::{
-    swarm::{Connection, Stream},
-    tree::{Catalogued, Filter, Handling, Unfinished},
+use crate::swarm::{Connection, Stream};
+
+pub(super) use self::{
+    ending::CutShort,
+    work::{Doing, Work},
 };
 
 /// Reports that wait for the loop, each of a block of content at the most.
@@ -87,67 +90,11 @@ pub(super) struct Receiving {
     changes: Vec<(Change, EntryPath)>,
     pace: Pace,
     links: Links,
+    /// How much content the sender counted before, if it did.
+    estimated_bytes: u64,
     /// What session, and how many connections, this side asked for, if it did.
     asked: Option<(SessionId, Connections)>,
     channel: ChannelReport,
-}
-
-/// What is done with what is listed.
-#[derive(Debug, Clone)]
-pub(super) enum Doing {
-    /// It is stored.
-    Store(Arc<Store>),
-    /// It is said what would be done.
-    Preview {
-        /// What would be done with what differs.
-        handling: Handling,
-        /// What takes part.
-        filter: Filter,
-    },
-}
-
-impl Doing {
-    /// What stores; nothing does in a preview.
-    fn store(&self) -> Option<&Arc<Store>> {
-        match self {
-            Self::Store(store) => Some(store),
-            Self::Preview { .. } => None,
-        }
-    }
-
-    /// The bytes of a progress that is otherwise empty.
-    fn moved(&self) -> Progress {
-        self.store().map_or_else(Progress::default, |store| store.moved())
-    }
-}
-
-/// A session that ended early.
-#[derive(Debug)]
-pub(super) struct CutShort {
-    /// Why.
-    pub(super) error: SessionError,
-    /// What is kept of large files for the next try.
-    pub(super) unfinished: Unfinished,
-}
-
-/// What the work beside the loop reports.
-pub(super) enum Work {
-    /// Entries were planned or stored.
-    Stored(Stored),
-    /// The target was listed.
-    Catalogued(Arc<Catalogue>, Option<Agreed>),
-    /// In a preview: content that would cross.
-    Planned { bytes: u64 },
-    /// What was there and was not listed is gone.
-    Removed(Vec<EntryPath>),
-    /// What was stored some time ago is on its disk.
-    Checkpointed,
-    /// Everything is in place.
-    Finished { late: Vec<Problem>, ready: Instant },
-    /// The session can't go on.
-    Stop(Stop),
-    /// A data stream broke.
-    Broken(String),
 }
 
 /// What wakes the loop.
@@ -182,14 +129,15 @@ impl Receiving {
         free_bytes: u64,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let (session, connections) = (propose.session, propose.connections);
+        let (session, connections, wish) = (propose.session, propose.connections, propose.controller);
         let mut channel = ChannelReport::of(&connection);
-        let congestion = channel.grant(&connection, propose.controller);
+        let congestion = channel.grant(&connection, wish);
         let (mut receiver, _admit) = Receiver::answer(propose);
         receiver.tell_congestion(congestion);
         let actions = receiver.handle(Input::Admitted { target: view, connections }, Duration::ZERO);
         let mut links = Links::new(connection.clone(), LinkRole::Takes(connections));
         links.agree(session, connections, connections);
+        links.agree_on_controller(wish);
         let new = Self::new(connection, receiver, actions, view, doing, free_bytes, events);
         Self { links, channel, ..new }
     }
@@ -225,6 +173,7 @@ impl Receiving {
             find_moves: false,
             own: None,
             own_entries: 0,
+            estimated_bytes: 0,
             own_root: None,
             waiting: 0,
             heard: Heard::default(),
@@ -420,7 +369,8 @@ impl Receiving {
                     Action::Consult { complete } => self.consult(complete).await,
                     Action::Plan { first, entries } => {
                         if self.doing.store().is_some() {
-                            self.links.grow();
+                            let (listed, _) = self.receiver.listed();
+                            self.links.grow(listed.bytes.max(self.estimated_bytes));
                         }
                         self.order(Order::Plan { first, entries });
                     }
@@ -442,6 +392,7 @@ impl Receiving {
             self.links.agree(session, connections, offer.connections);
         }
         self.channel.peer = offer.congestion;
+        self.estimated_bytes = offer.estimate.map_or(0, |estimate| estimate.bytes);
         let too_much = offer.estimate.filter(|estimate| estimate.bytes > self.free_bytes);
         if let (TargetView::Empty, Some(estimate)) = (self.view, too_much) {
             let detail = format!("{} bytes are offered, {} are free", estimate.bytes, self.free_bytes);
@@ -477,124 +428,9 @@ impl Receiving {
         pulse.lost().map_or(Input::Tick, Input::Lost)
     }
 
-    /// Has what was stored written to its disk, from time to time, where a power cut is to be survived.
-    fn checkpoint_if_due(&mut self) {
-        let Some(store) = self.doing.store().filter(|store| store.target.is_synced()) else { return };
-        let Progress { moved_bytes, counts, .. } = self.progress;
-        let stored = checkpoints::Stored { bytes: moved_bytes, entries: counts.sent };
-        if !self.checkpoints.begin(stored, Instant::now()) {
-            return;
-        }
-        let (store, report) = (Arc::clone(store), self.report.clone());
-        self.checkpoint = Some(tokio::task::spawn_blocking(move || {
-            let work = match store.sync() {
-                Ok(()) => Work::Checkpointed,
-                // The system says so once.
-                Err(error) => Work::Stop(Stop::new(Reason::Internal, format_args!("syncing: {error}"))),
-            };
-            // The session has ended if nobody takes it.
-            let _ = report.blocking_send(work);
-        }));
-    }
-
     async fn tell(&self, event: Event) {
         // Nobody listens any more: the session goes on.
         let _ = self.events.send(event).await;
-    }
-
-    fn start_planning(&self) -> mpsc::UnboundedSender<Order> {
-        // Bounded by the window of the protocol.
-        let (orders, ordered) = mpsc::unbounded_channel();
-        let (doing, report) = (self.doing.clone(), self.report.clone());
-        let (free_bytes, removal, find_moves) = (self.free_bytes, self.removal, self.find_moves);
-        tokio::task::spawn_blocking(move || match doing {
-            Doing::Store(store) => {
-                plan_all(Task { store, free_bytes, removal, find_moves }, ordered, &report)
-            }
-            Doing::Preview { handling, filter } => {
-                preview_all(Previewed { handling, filter, removal, find_moves }, ordered, &report);
-            }
-        });
-        orders
-    }
-
-    /// On a thread of its own: it waits for most of the session, and would take one from the pool all that time.
-    fn start_rebuilding(&mut self) {
-        let Some(store) = self.doing.store() else { return };
-        let rebuilding = Rebuilding::new(Arc::clone(store));
-        let report = self.report.clone();
-        let work = move || rebuilding.run(|stored| report.blocking_send(Work::Stored(stored)).is_ok());
-        if let Err(error) = std::thread::Builder::new().name("rebuilding".into()).spawn(work) {
-            let detail = format_args!("starting a thread: {error}");
-            self.feed(Input::Stop(Stop::new(Reason::Internal, detail)));
-        }
-    }
-
-    fn order(&self, order: Order) {
-        // A planner that is gone has ended the session with a report of its own.
-        let _ = self.orders.as_ref().map(|orders| orders.send(order));
-    }
-
-    fn start_catalogue(&mut self) {
-        let (Some(own), report) = (self.own.clone(), self.report.clone()) else { return };
-        tokio::task::spawn_blocking(move || {
-            let work = match own.catalogue() {
-                Ok(Catalogued { catalogue, .. }) => Work::Catalogued(Arc::new(catalogue), own.agreed()),
-                Err(error) => {
-                    Work::Stop(Stop::new(Reason::Internal, format_args!("listing the target: {error}")))
-                }
-            };
-            // The session has ended if nobody takes it.
-            let _ = report.blocking_send(work);
-        });
-    }
-
-    /// Keeps what was learnt of the target. Where nothing was changed and nothing is amiss, the two trees are
-    /// as they should be, though they may differ.
-    async fn fold(&self, counts: &Counts) {
-        let Some(own) = self.own.clone() else { return };
-        let unchanged = counts.sent == 0 && counts.removed == 0 && counts.problems == 0;
-        let roots = self.receiver.root().zip(self.own_root).filter(|_| unchanged);
-        let agreed = roots.map(|(theirs, own)| Agreed { theirs: theirs.hash, own });
-        super::blocking(move || own.fold(Ended::Complete(agreed))).await;
-    }
-
-    async fn conclude(self, ending: Ending) -> Result<Report, CutShort> {
-        let durable = self.started.elapsed();
-        match ending {
-            Ending::Complete(counts) => {
-                self.fold(&counts).await;
-                let Progress { moved_bytes, found_bytes, .. } = self.doing.moved();
-                let planned_bytes = self.doing.store().is_none().then(|| self.receiver.planned_bytes());
-                let (unsettled, ready) = (self.unsettled, self.ready);
-                let connections = self.links.counts();
-                let channel = self.channel;
-                Ok(Report {
-                    counts,
-                    moved_bytes,
-                    found_bytes,
-                    planned_bytes,
-                    unsettled,
-                    connections,
-                    ready,
-                    durable,
-                    channel,
-                })
-            }
-            Ending::Failed(error) => {
-                let Doing::Store(store) = self.doing else {
-                    return Err(CutShort { error, unfinished: Unfinished::default() });
-                };
-                let unfinished = super::blocking(move || {
-                    // So that no directory keeps the mode it had for the time of the session. What can't be
-                    // set now is set when the session is resumed.
-                    store.target.finish();
-                    store.target.unfinished()
-                })
-                .await;
-                Err(CutShort { error, unfinished })
-            }
-        }
     }
 }
 

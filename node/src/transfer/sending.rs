@@ -24,6 +24,7 @@ use super::{
     Layout,
     arrivals::{Router, SessionStream, SessionStreams},
     channel::ChannelReport,
+    crew::Crew,
     data_out::{DataEnd, DataOut, Moved, bundle_streams, bundle_streams_of_joined},
     event::{Change, Event, Progress, Report, Unsettled},
     known_tree::{Ended, KnownTree},
@@ -77,7 +78,7 @@ pub(super) enum Denial {
 impl Judge {
     async fn admit(&self, ask: &Ask) -> Result<Admission, Denial> {
         match self {
-            Self::Offer(judge) => judge.admit(ask),
+            Self::Offer(judge) => judge.admit(ask).await,
             Self::Shares(judge) => judge.admit(ask).await,
             Self::Proposed(tree) => Ok(Admission { tree: tree.clone(), estimate: None, disk: None }),
         }
@@ -98,6 +99,8 @@ pub(super) struct Sending {
     /// Actions not yet carried out.
     actions: Vec<Action>,
     queue: Arc<Queue>,
+    /// Who reads for the data streams.
+    crew: Crew,
     streams: JoinSet<DataEnd>,
     links: Links,
     /// Where connections that join are announced, on the side that is dialed.
@@ -109,6 +112,7 @@ pub(super) struct Sending {
     catalogued: Option<oneshot::Receiver<Input>>,
     list_complete: bool,
     listed: Totals,
+    lead: Lead,
     moved: Arc<Moved>,
     began: Instant,
     /// From when the report counts: the beginning, or the receiver's consent.
@@ -121,6 +125,18 @@ pub(super) struct Sending {
     preview: bool,
     pace: Pace,
     channel: ChannelReport,
+}
+
+/// Whether more may be listed. What is listed first is sent first: a path that is slow at first takes many round trips to
+/// carry the manifest of a large tree, and the content would wait behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lead {
+    /// Nothing was listed yet that has content to be read.
+    Open,
+    /// There is something to be read, and nothing more is listed until some of it is on its way.
+    Content,
+    /// Content is on its way.
+    Over,
 }
 
 /// What data streams are started with.
@@ -151,6 +167,7 @@ impl Sending {
             sender: Sender::default(),
             actions: Vec::new(),
             queue: Arc::default(),
+            crew: Crew::default(),
             streams: JoinSet::new(),
             links,
             router: None,
@@ -160,6 +177,7 @@ impl Sending {
             catalogued: None,
             list_complete: false,
             listed: Totals::default(),
+            lead: Lead::Open,
             moved: Arc::default(),
             began,
             started: began,
@@ -219,7 +237,8 @@ impl Sending {
             if let Some(ending) = self.act(&mut line).await {
                 break ending;
             }
-            let may_list = self.sender.room() >= BATCH_ENTRIES as u64 && !line.is_full();
+            let may_say = self.lead != Lead::Content && !line.is_full();
+            let may_list = self.sender.room() >= BATCH_ENTRIES as u64 && may_say;
             let input = tokio::select! {
                 message = line.next() => match message {
                     Ok(message) => {
@@ -234,7 +253,11 @@ impl Sending {
                 },
                 listed = next_listed(&mut self.listing), if may_list => self.hear_listed(listed),
                 made = catalogue_made(&mut self.catalogued) => self.hear_catalogued(made),
-                () = std::future::ready(()), if self.sender.may_announce() && !line.is_full() => Input::Room,
+                () = std::future::ready(()), if self.sender.may_announce() && may_say => Input::Room,
+                () = self.moved.begun(), if self.lead == Lead::Content => {
+                    self.lead = Lead::Over;
+                    continue;
+                }
                 Some(ended) = self.streams.join_next() => {
                     match ended.unwrap_or_else(|failed| DataEnd::Broken(Broken(failed.to_string()))) {
                         DataEnd::Closed => {}
@@ -287,8 +310,11 @@ impl Sending {
                     Action::List => self.listing = self.tree.clone().map(list),
                     Action::Catalogue => self.start_catalogue(),
                     Action::Read(jobs) => {
-                        self.links.grow();
+                        self.links.grow(self.listed.bytes);
                         self.queue.push(jobs);
+                        if self.lead == Lead::Open {
+                            self.lead = Lead::Content;
+                        }
                     }
                     Action::Report(problem) => {
                         self.unsettled.note(&problem);
@@ -337,6 +363,7 @@ impl Sending {
             Ok(Admission { tree, estimate, disk }) => {
                 let congestion = self.channel.grant(&self.connection, ask.controller);
                 self.sender.tell_congestion(congestion);
+                self.links.agree_on_controller(ask.controller);
                 self.channel.peer = ask.congestion.clone();
                 let compression = self.compression.unwrap_or(ask.selection.compression);
                 self.tree = Some(tree.clone());
@@ -426,6 +453,7 @@ impl Sending {
                 session,
                 layout: self.layout,
                 queue: Arc::clone(&self.queue),
+                crew: self.crew.clone(),
                 tree: tree.clone(),
                 moved: Arc::clone(&self.moved),
                 compression,

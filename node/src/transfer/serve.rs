@@ -68,7 +68,7 @@ pub async fn serve(
     let mut arrivals = Arrivals::new(inbound, serving.router.clone());
     loop {
         tokio::select! {
-            arrived = arrivals.next(), if serving.sessions.len() < SESSIONS => {
+            arrived = arrivals.next(serving.sessions.len() < SESSIONS) => {
                 let Some((connection, stream)) = arrived else { return Err(ServeError::Stopped) };
                 serving.start(connection, stream, stop);
             }

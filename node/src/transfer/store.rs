@@ -17,13 +17,14 @@ use ketch_protocol::{
 };
 
 use super::{
+    crew::Crew,
     event::Progress,
     known_tree::{KnownTree, is_excluded, is_protected},
     rebuilding::{Job, Rebuilds},
     registry::{Awaited, Incoming, Registry},
 };
 use crate::{
-    index::Recorder,
+    index::{Reader, Recorder},
     tree::{Target, Trouble},
 };
 
@@ -31,7 +32,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) target: Target,
-    /// What is remembered of the target; `None` of what comes by a ticket.
+    /// Who stores what data streams bring.
+    pub(super) crew: Crew,
+    /// What is remembered of the target; `None` where nothing is.
     known: Option<KnownTree>,
     /// Whether a changed file is made from its old version where that pays.
     pub(super) delta: bool,
@@ -45,21 +48,22 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Of what comes by a ticket.
+    /// Of a target of which nothing is remembered.
+    #[cfg(test)]
     pub(super) fn new(target: Target) -> Self {
         Self::known(target, None, true)
     }
 
-    /// Of a sync.
+    /// Of a target and what is remembered of it.
     pub(super) fn known(target: Target, known: Option<KnownTree>, delta: bool) -> Self {
         let (moved_bytes, found_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (registry, rebuilds) = (Registry::default(), Rebuilds::default());
-        Self { target, known, delta, registry, rebuilds, moved_bytes, found_bytes }
+        let (crew, registry, rebuilds) = (Crew::default(), Registry::default(), Rebuilds::default());
+        Self { target, crew, known, delta, registry, rebuilds, moved_bytes, found_bytes }
     }
 
     /// Writes what was stored to its disk, and remembers that it is there.
     pub(super) fn sync(&self) -> io::Result<()> {
-        let index = self.known.as_ref().and_then(|known| known.index.as_ref());
+        let index = self.known.as_ref().map(|known| &known.index);
         let mark = index.and_then(|index| index.mark());
         self.target.sync()?;
         index.filter(|_| self.target.is_synced()).into_iter().for_each(|index| index.checkpoint(mark));
@@ -91,7 +95,19 @@ impl Store {
 
     /// Remembers what is stored and what was found equal.
     pub(super) fn recorder(&self) -> Option<Recorder> {
-        self.known.as_ref().and_then(KnownTree::recorder)
+        self.known.as_ref().map(KnownTree::recorder)
+    }
+
+    /// What is known of a target that is not compared.
+    pub(super) fn reader(&self) -> Option<Reader> {
+        self.known.as_ref().and_then(KnownTree::reader)
+    }
+
+    /// Takes that back when everything is settled.
+    pub(super) fn note_unlisted(&self, reader: Reader) {
+        if let Some(known) = &self.known {
+            known.note_unlisted(reader);
+        }
     }
 
     /// Nothing more is awaited of an entry that came to nothing.

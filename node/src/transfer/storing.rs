@@ -387,9 +387,11 @@ impl Storing {
             }
             Current::Whole { id, entry, hasher, file } => {
                 check_hash(&entry, hash, hasher.finish()).map_err(|problem| Failure::Entry(id, problem))?;
-                match file.commit() {
-                    Ok(fate) => {
-                        self.record(&entry, Some(hash));
+                match file.commit_seen() {
+                    Ok((fate, seen)) => {
+                        if let Some((recorder, seen)) = self.recorder.as_mut().zip(seen) {
+                            recorder.stored(&entry.path, seen, hash);
+                        }
                         self.store.registry.settle(id);
                         Ok(Some((id, fate.into())))
                     }

@@ -16,6 +16,10 @@ const FAR_ROUND_TRIP: Duration = Duration::from_millis(20);
 /// of some 4 MiB for one window counts four times too. More of them compete with each other for the queue.
 const FAR_CONNECTIONS: u32 = 4;
 
+/// Least content for which the path decides. A new connection takes three round trips to be made and starts slowly; the
+/// first has carried some megabytes by the time at which it has caught up, and what it took of less would end last.
+const WORTHWHILE_BYTES: u64 = 4 * 1024 * 1024;
+
 /// How many connections a session is to have, the first included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ConnectionWish {
@@ -39,6 +43,14 @@ impl ConnectionWish {
             Self::Auto => timeout(FAR_ROUND_TRIP, first.round_trip()).await.unwrap_or(Some(Duration::MAX)),
         };
         self.over(first, round_trip)
+    }
+
+    /// Whether a session with so much content may have more than one.
+    pub(super) fn deserves_more(self, content_bytes: u64) -> bool {
+        match self {
+            Self::Auto => content_bytes >= WORTHWHILE_BYTES,
+            Self::Exactly(_) => true,
+        }
     }
 
     fn over(self, first: &Connection, round_trip: Option<Duration>) -> Connections {
@@ -66,6 +78,18 @@ mod tests {
         TransportKind::{Quic, Tcp},
         *,
     };
+
+    #[test]
+    fn little_content_deserves_no_more_unless_a_number_was_asked_for() {
+        let exactly = ConnectionWish::Exactly(Connections::MOST);
+        for (wish, bytes, expected) in [
+            (ConnectionWish::Auto, WORTHWHILE_BYTES - 1, false),
+            (ConnectionWish::Auto, WORTHWHILE_BYTES, true),
+            (exactly, 0, true),
+        ] {
+            assert_eq!(wish.deserves_more(bytes), expected, "{wish:?} {bytes}");
+        }
+    }
 
     #[test]
     fn only_tcp_over_a_long_path_deserves_more_than_one() {

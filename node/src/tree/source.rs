@@ -18,8 +18,9 @@ use ketch_protocol::{
     problem::{Cause, Problem},
 };
 use rustix::{
+    buffer::spare_capacity,
     fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, open, openat, statat},
-    io::Errno,
+    io::{Errno, pread},
 };
 
 use super::{
@@ -29,7 +30,7 @@ use super::{
     platform::{self, Extent, HANDLE},
     scan::{Listing, Scan},
 };
-use crate::index::{self, Root, RootIdentity, Seen};
+use crate::index::{self, RootIdentity, Seen, TreeName};
 
 /// A tree to read: the files and directories that the user offers, each listed below its own leaf name, or
 /// the content of one directory. Cheap to clone; all clones share their handles.
@@ -39,6 +40,8 @@ pub struct Source(Arc<Held>);
 #[derive(Debug)]
 struct Held {
     top: Top,
+    /// By what its index is found.
+    tree: TreeName,
     /// By entry path.
     directories: Handles<OwnedFd>,
 }
@@ -124,24 +127,27 @@ impl Source {
     /// Takes hold of every operand. A symlink is followed, and is listed under its own name.
     pub fn open(operands: &[PathBuf]) -> Result<Self, SourceError> {
         let mut parents: Vec<(PathBuf, Arc<OwnedFd>)> = Vec::new();
-        let mut opened: Vec<(Operand, &PathBuf)> = Vec::with_capacity(operands.len());
+        let mut opened: Vec<(Operand, PathBuf, &PathBuf)> = Vec::with_capacity(operands.len());
         for path in operands {
-            opened.push((open_operand(path, &mut parents)?, path));
+            let (operand, resolved) = open_operand(path, &mut parents)?;
+            opened.push((operand, resolved, path));
         }
-        opened.sort_by(|(left, _), (right, _)| left.name.cmp(&right.name));
-        if let Some([(_, first), (_, second)]) =
-            opened.array_windows().find(|[(left, _), (right, _)]| left.name == right.name)
+        opened.sort_by(|(left, ..), (right, ..)| left.name.cmp(&right.name));
+        if let Some([(.., first), (.., second)]) =
+            opened.array_windows().find(|[(left, ..), (right, ..)]| left.name == right.name)
         {
             return Err(SourceError::Duplicate { first: (*first).clone(), second: (*second).clone() });
         }
-        Ok(Self::holding(Top::Operands(opened.into_iter().map(|(operand, _)| operand).collect())))
+        let tree = opened.iter().map(|(operand, resolved, _)| (&operand.name, &**resolved));
+        let tree = TreeName::of_operands(tree);
+        Ok(Self::holding(tree, Top::Operands(opened.into_iter().map(|(operand, ..)| operand).collect())))
     }
 
     /// Takes hold of what lies in a directory; its entries are named relative to it.
     pub fn of_root(root: &HeldDirectory) -> Result<Self, SourceError> {
         let handle = openat(root.handle(), ".", LISTABLE, Mode::empty());
         let handle = handle.map_err(|error| root_error(root.path(), error))?;
-        Ok(Self::holding(Top::Root { handle, path: root.path().to_owned() }))
+        Ok(Self::holding_root(handle, root.path().to_owned()))
     }
 
     /// Takes hold of the directory at `path`, symlinks followed. Its entries are named relative to it, and
@@ -150,7 +156,7 @@ impl Source {
         let unreachable = |source: io::Error| SourceError::Unreachable { path: path.into(), source };
         let resolved = fs::canonicalize(path).map_err(unreachable)?;
         let handle = open(&resolved, LISTABLE, Mode::empty()).map_err(|error| root_error(path, error))?;
-        Ok(Self::holding(Top::Root { handle, path: resolved }))
+        Ok(Self::holding_root(handle, resolved))
     }
 
     /// Takes hold of the directory at `below` in this one, no symlink followed. Only of an opened root.
@@ -158,13 +164,17 @@ impl Source {
         let above = self.root_path().unwrap_or(Path::new(""));
         let path = above.join(OsStr::from_bytes(below.as_bytes()));
         match self.open_directory(Some(below)) {
-            Ok(handle) => Ok(Self::holding(Top::Root { handle, path })),
+            Ok(handle) => Ok(Self::holding_root(handle, path)),
             Err(error) => Err(root_error(&path, error)),
         }
     }
 
-    fn holding(top: Top) -> Self {
-        Self(Arc::new(Held { top, directories: Handles::new() }))
+    fn holding_root(handle: OwnedFd, path: PathBuf) -> Self {
+        Self::holding(TreeName::of_root(&path), Top::Root { handle, path })
+    }
+
+    fn holding(tree: TreeName, top: Top) -> Self {
+        Self(Arc::new(Held { top, tree, directories: Handles::new() }))
     }
 
     /// Lists the tree as it is now, in the order of [`EntryPath`]: every entry by its kind, size, mode and
@@ -182,11 +192,15 @@ impl Source {
     }
 
     /// Which directory it is; `None` of operands.
-    pub fn root(&self) -> Result<Option<Root>, SourceError> {
+    pub fn root(&self) -> Result<Option<RootIdentity>, SourceError> {
         let Top::Root { handle, path } = &self.0.top else { return Ok(None) };
         let seen = fstatvfs(handle).map_err(|error| root_error(path, error))?;
-        let identity = RootIdentity { file_system: seen.f_fsid };
-        Ok(Some(Root { path: path.clone(), identity }))
+        Ok(Some(RootIdentity { file_system: seen.f_fsid }))
+    }
+
+    /// By what its index is found.
+    pub fn tree_name(&self) -> &TreeName {
+        &self.0.tree
     }
 
     /// Whether nothing has the name of a path.
@@ -309,7 +323,11 @@ fn root_error(path: &Path, error: Errno) -> SourceError {
     }
 }
 
-fn open_operand(path: &Path, parents: &mut Vec<(PathBuf, Arc<OwnedFd>)>) -> Result<Operand, SourceError> {
+/// An argument, and its path without symlinks.
+fn open_operand(
+    path: &Path,
+    parents: &mut Vec<(PathBuf, Arc<OwnedFd>)>,
+) -> Result<(Operand, PathBuf), SourceError> {
     let unreachable = |source: io::Error| SourceError::Unreachable { path: path.into(), source };
     let resolved = fs::canonicalize(path).map_err(unreachable)?;
     let (Some(above), Some(leaf)) = (resolved.parent(), resolved.file_name()) else {
@@ -326,7 +344,8 @@ fn open_operand(path: &Path, parents: &mut Vec<(PathBuf, Arc<OwnedFd>)>) -> Resu
     if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory) {
         return Err(SourceError::Special { path: path.into() });
     }
-    Ok(Operand { name, leaf: leaf.as_bytes().into(), parent })
+    let operand = Operand { name, leaf: leaf.as_bytes().into(), parent };
+    Ok((operand, resolved))
 }
 
 /// The handle of `directory`, shared with the operands before. Arguments come sorted by a shell, so the
@@ -373,6 +392,23 @@ impl SourceFile {
     /// no longer than what was listed saves the call that finds the end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully_at(&self.file, buffer, offset)
+    }
+
+    /// Appends `length` bytes from `offset` on to `buffer`; fewer only at the end of the file. Says how many. Reading goes
+    /// as far as the buffer's memory, which is not zeroed first: one that has little more room than needed costs least.
+    pub fn append_at(&self, buffer: &mut Vec<u8>, length: usize, offset: u64) -> io::Result<usize> {
+        buffer.reserve(length);
+        let begin = buffer.len();
+        while buffer.len() < begin + length {
+            let place = offset + (buffer.len() - begin) as u64;
+            match pread(&self.file, spare_capacity(buffer), place) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        buffer.truncate(begin + length);
+        Ok(buffer.len() - begin)
     }
 
     /// What the bytes at `offset` are, of which there are `most`, at least 1.

@@ -11,9 +11,12 @@ use std::{
 };
 
 use ketch::{
-    index::{Changes, Index, Indexes, Root, RootIdentity, Seen, StatKey, now},
+    index::{Changes, Index, Indexes, Seen, StatKey, TreeName, now},
     state::StateFolder,
-    tree::{Catalogued, Filter, Found, Listing, Source, SourceError, catalogue},
+    tree::{
+        Catalogued, Durability, Filter, Found, Handling, Listing, Options, Plan, Source, SourceError, Target,
+        Trouble, catalogue,
+    },
 };
 use ketch_protocol::{
     hash::{ContentHash, Hasher},
@@ -25,7 +28,7 @@ use ketch_protocol::{
 };
 use rustix::fs::{CWD, Mode, XattrFlags, mkfifoat, setxattr};
 
-use crate::setting::{as_plain_user, path, skip};
+use crate::setting::{KEPT, as_plain_user, path, skip};
 
 fn list(root: &Path, listing: Listing) -> (Vec<Entry>, Vec<Problem>) {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
@@ -102,9 +105,9 @@ fn a_directory_below_a_root_is_opened_without_following_symlinks() {
 
     let listed: Vec<_> = below.list(Listing::default()).unwrap().collect();
     assert!(matches!(&listed[..], [Found::Entry(entry)] if entry.path == path("x")));
-    let at = below.root().unwrap().unwrap();
-    assert_eq!(at.path, folder.path().canonicalize().unwrap().join("a/b"));
-    assert_eq!(at.identity, root.root().unwrap().unwrap().identity);
+    let full = folder.path().canonicalize().unwrap().join("a/b");
+    assert_eq!(*below.tree_name(), TreeName::of_root(&full));
+    assert_eq!(below.root().unwrap(), root.root().unwrap());
     for leads_out in ["a/link", "out", "out/etc"] {
         assert!(root.open_below(&path(leads_out)).is_err(), "{leads_out}");
     }
@@ -236,7 +239,7 @@ fn indexes(folder: &Path) -> Indexes {
 }
 
 fn open_index(indexes: &Indexes, root: &Path) -> Index {
-    indexes.open(&Source::open_root(root).unwrap().root().unwrap().unwrap())
+    indexes.open(Source::open_root(root).unwrap().tree_name())
 }
 
 /// Reads every file and records what it holds, as if `at` were the time.
@@ -401,6 +404,39 @@ fn another_tree_in_the_place_of_a_known_one_is_read() {
     assert_eq!(hashes(&index, &root, in_an_hour()), [("f".to_owned(), None)]);
 }
 
+#[test]
+fn a_target_keeps_what_its_index_vouches_for_and_has_the_rest_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("t");
+    for name in ["a", "b", "c", "d", "e"] {
+        write(&root, name, name);
+        set_mtime(&root.join(name), 1_000);
+    }
+    let indexes = indexes(folder.path());
+    let index = open_index(&indexes, &root);
+    record(&index, &root, in_an_hour());
+    write(&root, "b", "x");
+    set_mtime(&root.join("b"), 1_000);
+    let (mut listed, _) = list(&root, Listing::default());
+    for (entry, listed_hash) in listed.iter_mut().zip([Some("a"), Some("b"), Some("other"), None, Some("e")])
+    {
+        entry.hash = listed_hash.map(|content| hash_of(content.as_bytes()));
+    }
+    let options = Options { handling: Handling::receiving(false), durability: Durability::None };
+    let target = Target::open(&root, options).unwrap();
+    let mut known = index.reader(in_an_hour());
+
+    let planned: Vec<_> = listed.iter().map(|entry| target.plan_knowing(entry, &mut known)).collect();
+
+    let [kept, changed, differs, unknown, last] = &planned[..] else { panic!("{planned:?}") };
+    assert!([kept, last].iter().all(|planned| matches!(planned, Ok(plan) if *plan == KEPT)), "{planned:?}");
+    assert!([changed, unknown].iter().all(|planned| matches!(planned, Ok(Plan::Compare))), "{planned:?}");
+    assert!(
+        matches!(differs, Err(Trouble::Problem(problem)) if problem.cause == Cause::Exists),
+        "{planned:?}"
+    );
+}
+
 fn catalogued(index: &Index, root: &Path, hashes: Hashes) -> Catalogued {
     let source = Source::open_root(root).unwrap();
     let selection = Selection { hashes, ..Selection::default() };
@@ -468,7 +504,7 @@ const ROUND_FILES: u64 = 200;
 
 /// Records and folds round after round, and says when one is recorded.
 fn fold_until_killed(folder: &Path) {
-    let index = indexes(folder).open(&imagined_root());
+    let index = indexes(folder).open(&imagined_tree());
     let mut out = io::stdout();
     for round in 0.. {
         let mut recorder = index.recorder();
@@ -481,8 +517,8 @@ fn fold_until_killed(folder: &Path) {
     }
 }
 
-fn imagined_root() -> Root {
-    Root { path: "/imagined".into(), identity: RootIdentity { file_system: 1 } }
+fn imagined_tree() -> TreeName {
+    TreeName::of_root(Path::new("/imagined"))
 }
 
 fn imagined_path(number: u64) -> EntryPath {
@@ -517,7 +553,7 @@ fn an_index_whose_writer_is_killed_at_any_moment_loses_nothing() {
         child.kill().unwrap();
         child.wait().unwrap();
 
-        let index = indexes(folder.path()).open(&imagined_root());
+        let index = indexes(folder.path()).open(&imagined_tree());
 
         assert_eq!(index.take_warnings().len(), 0, "killed after {rounds} rounds");
         let mut numbers: Vec<u64> = (0..rounds * ROUND_FILES).collect();

@@ -44,6 +44,25 @@ fn open(operands: &[&Path]) -> Result<Source, SourceError> {
 }
 
 #[test]
+fn what_is_appended_ends_where_it_was_asked_to_or_the_file_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("f");
+    fs::write(&at, b"0123456789").unwrap();
+    let entry = scan(&[&at]).0.remove(0);
+    let opened = open(&[&at]).unwrap().open_file(&entry).unwrap();
+    for room in [0, 4, 1_000] {
+        let mut buffer = Vec::with_capacity(2 + room);
+        buffer.extend_from_slice(b"ab");
+        assert_eq!(opened.append_at(&mut buffer, 4, 3).unwrap(), 4);
+        assert_eq!(buffer, b"ab3456", "room for {room}");
+        assert_eq!(opened.append_at(&mut buffer, 4, 8).unwrap(), 2);
+        assert_eq!(buffer, b"ab345689", "room for {room}");
+        assert_eq!(opened.append_at(&mut buffer, 0, 0).unwrap(), 0);
+        assert_eq!(buffer.len(), 8);
+    }
+}
+
+#[test]
 fn a_tree_is_listed_in_manifest_order_over_all_operands() {
     let folder = tempfile::tempdir().unwrap();
     let at = |text: &str| folder.path().join(text);

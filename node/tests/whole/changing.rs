@@ -4,9 +4,12 @@ use std::{
     fs::{self, File},
     os::unix::fs::symlink,
     path::Path,
+    sync::Arc,
 };
 
 use ketch::{
+    index::Indexes,
+    state::StateFolder,
     swarm::{
         Inbound, Keypair, Node, NodeOptions,
         TransportKind::{self, Quic, Tcp},
@@ -14,7 +17,10 @@ use ketch::{
     transfer::{self, ConnectionWish, Event, ReceiveRequest, Report},
     tree::{Durability, Handling, Options, PRIVATE_FOLDER},
 };
-use ketch_protocol::{message::Consent, session::receiver::Answer};
+use ketch_protocol::{
+    message::{Consent, Hashes},
+    session::receiver::Answer,
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -27,13 +33,16 @@ use crate::{
 async fn receive_after(place: &Place, ticket: &str, change: impl FnOnce()) -> Report {
     let (node, mut inbound): (Node, Inbound) =
         Node::start(Keypair::generate_ed25519(), NodeOptions::default()).await.unwrap();
+    let state = StateFolder::locate(Some(place.path("receiver")), |_| None).unwrap();
     let request = ReceiveRequest {
         ticket: parse(ticket),
         destination: place.target(),
         options: Options { handling: Handling::receiving(false), durability: Durability::None },
+        hashes: Hashes::Known,
         transport: None,
         connections: ConnectionWish::Auto,
         consent: Consent::Pending,
+        indexes: Arc::new(Indexes::new(&state)),
     };
     let (events, mut told) = mpsc::channel(16);
     let answer = async {

@@ -6,11 +6,17 @@ use std::{
     os::unix::fs::chown,
 };
 
-use ketch::swarm::TransportKind::{Quic, Tcp};
+use ketch::swarm::{
+    Controller,
+    TransportKind::{Quic, Tcp},
+};
+use ketch_protocol::message::{Ask, Connections, Message, TargetView};
 use serde_json::{Value, json};
 
 use crate::{
-    place::Place,
+    joining::join,
+    peer::PlayedReceiver,
+    place::{Place, parse},
     process::{Ketch, ketch},
     serving::{Serving, write},
 };
@@ -57,6 +63,47 @@ async fn the_side_that_is_dialed_gets_the_controller_that_the_other_one_wishes_f
         assert_eq!(controllers(&sent)[..2], [Value::Null, json!(controller)]);
         assert!(sent["channel"]["path"]["rtt_s"].as_f64() > Some(0.0), "{sent}");
         assert!(sent["channel"]["buffers"]["send"]["effective"].as_u64() > Some(0), "{sent}");
+    }
+}
+
+/// The words that the system says of the sockets of a port; `None` where nobody can ask it.
+fn words_of(port: &str) -> Option<Vec<String>> {
+    let filter = format!("sport = :{port}");
+    let asked = std::process::Command::new("ss").args(["-Htin", "state", "established", &filter]).output();
+    let said = String::from_utf8(asked.ok()?.stdout).ok()?;
+    Some(said.split_whitespace().map(Into::into).collect())
+}
+
+#[tokio::test]
+async fn connections_that_join_get_it_too() {
+    if !can_choose() {
+        return;
+    }
+    for (controller, name) in [(Controller::Cubic, "cubic"), (Controller::Bbr, "bbr")] {
+        // given a sender that asks for nothing, and a receiver that asks for a controller
+        let place = Place::new();
+        let file = place.write("file", "content");
+        let (_sender, ticket) = place.send(Tcp, &[&file], &[]).await;
+        let ticket = parse(&ticket);
+        let receiver = PlayedReceiver::dial(&ticket).await;
+        let plain = receiver.ask(TargetView::Occupied);
+        let ask = Ask { connections: Connections::MOST, controller: Some(controller), ..plain };
+        let mut control = receiver.control().await;
+        control.say(&Message::Ask(ask.clone())).await;
+        control.hear_until(|message| matches!(message, Message::Offer(_)).then_some(())).await;
+
+        // when more connections join
+        let (second, third) = (receiver.another().await, receiver.another().await);
+        let _joined = [join(&second, ask.session).await.unwrap(), join(&third, ask.session).await.unwrap()];
+
+        // then all have it at the side that was dialed
+        let address = ticket.addresses()[0].to_string();
+        let Some(words) = words_of(address.rsplit('/').next().unwrap()) else {
+            let _ = writeln!(io::stderr(), "skipped: ss is missing");
+            return;
+        };
+        let having = words.iter().filter(|word| *word == name).count();
+        assert_eq!(having, 3, "{name}: {words:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use ketch::swarm::{Connection, Stream, TransportKind};
 use ketch_protocol::{
-    io::{DataForm, JOINED, StreamKind, acknowledge, read_acknowledged},
+    io::{DataForm, JOINED, LEFT, StreamKind, acknowledge, read_acknowledged},
     limits::RANGE_BYTES,
     manifest::EntryId,
     message::{Ask, Connections, Counts, Message, Offer, Run, SessionId, Settled, TargetView},
@@ -26,7 +26,7 @@ fn connections(count: u32) -> Connections {
 }
 
 /// Asks that a connection joins a session: the stream, once it was taken.
-async fn join(connection: &Connection, session: SessionId) -> Option<Stream> {
+pub(crate) async fn join(connection: &Connection, session: SessionId) -> Option<Stream> {
     let mut stream = connection.open_stream().await.unwrap();
     let mut answer = [9];
     let asked = async {
@@ -81,6 +81,39 @@ async fn a_connection_joins_a_session_of_its_own_peer_once_and_while_there_is_ro
         control.say(&Message::KeepAlive).await;
         drop(receiver);
         sender.event("session_ended").await;
+    }
+}
+
+/// Else each time would begin data streams anew, and those of before would go on.
+#[tokio::test]
+async fn a_connection_that_left_its_session_does_not_join_it_again() {
+    for transport in BOTH {
+        let place = Place::new();
+        let path = place.write("f", "content");
+        let (_sender, ticket) = place.send(transport, &[&path], &[]).await;
+        let receiver = PlayedReceiver::dial(&parse(&ticket)).await;
+        let (mut control, session, _) = session_of(&receiver, TargetView::Occupied).await;
+
+        // when it says that it leaves, then it has joined for the last time
+        let second = receiver.another().await;
+        let mut joined = join(&second, session).await.unwrap();
+        joined.write_all(&[LEFT]).await.unwrap();
+        joined.close().await.unwrap();
+        // It is heard when the other side lets go of the stream.
+        let _ = timeout(PATIENCE, joined.read(&mut [0])).await.unwrap();
+        for _ in 0..3 {
+            assert!(join(&second, session).await.is_none(), "{transport}");
+        }
+
+        // when it leaves without a word, then it is closed
+        let third = receiver.another().await;
+        drop(join(&third, session).await.unwrap());
+        timeout(PATIENCE, third.closed()).await.unwrap();
+
+        // and the session goes on
+        let fourth = receiver.another().await;
+        assert!(join(&fourth, session).await.is_some());
+        control.say(&Message::KeepAlive).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, path::Path, process::Stdio, sync::Arc, time::Duration};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -102,6 +102,25 @@ impl Ketch {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id().unwrap())).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         peak.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Bytes that it has read so far, whatever from.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        let io = std::fs::read_to_string(format!("/proc/{}/io", self.child.id().unwrap())).unwrap();
+        io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+    }
+
+    /// Waits for its end, and says how many bytes it has read in all.
+    pub(crate) async fn end_counting(self) -> (Ended, u64) {
+        let pid = Pid::from_raw(self.child.id().unwrap() as i32).unwrap();
+        // Until somebody asks how it ended, the system keeps its account.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let ended = tokio::task::spawn_blocking(move || waitid(WaitId::Pid(pid), options).unwrap());
+        if timeout(PATIENCE, ended).await.is_err() {
+            panic!("it did not end: {}", self.output().await);
+        }
+        let read = self.read_bytes();
+        (self.end().await, read)
     }
 
     /// Sends it a signal.

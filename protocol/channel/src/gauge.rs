@@ -45,7 +45,7 @@ impl Gauge {
     /// What the connection has now. Fails with [`io::ErrorKind::NotConnected`] once it has ended.
     pub fn effective(&self) -> io::Result<Effective> {
         match &self.0 {
-            Kind::Tcp { socket, asked_buffer } => socket::effective(living(socket)?, *asked_buffer),
+            Kind::Tcp { socket, asked_buffer } => socket::effective(&living(socket)?, *asked_buffer),
             Kind::Quic(gauge) => gauge.effective(),
         }
     }

@@ -3,9 +3,11 @@
 //! [`transport()`] gives both as one libp2p transport. It stays wire-compatible with stock libp2p peers; what
 //! is our own is the order of the ciphers, the deadlines and the errors, which name the step that failed.
 
+mod buffer;
 mod controller;
 #[cfg(target_os = "linux")]
 mod diagnosis;
+mod doorway;
 mod gauge;
 pub mod limits;
 mod mux;
@@ -20,7 +22,8 @@ mod transport;
 pub use controller::{ControllerError, check_controller};
 pub use gauge::{DialedGauge, Gauge, Gauges};
 pub use settings::{
-    BufferSize, ChannelSettings, Controller, ControllerNameError, Effective, PathStatistics, QuicStack,
+    BufferSize, ChannelSettings, Controller, ControllerNameError, Effective, PathStatistics, QuicBbr,
+    QuicFlow, QuicStack, TcpFlow,
 };
 pub use setup::{Deadlines, SetupCause, SetupError, Step, describe};
 pub use tls::IdentityError;

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 pub use ketch_protocol::controller::{Controller, ControllerNameError};
 
-use crate::limits::UDP_BUFFER_BYTES;
+use crate::limits::{
+    QUIC_CONNECTION_WINDOW_BYTES, QUIC_CONNECTION_WINDOW_MAX_BYTES, QUIC_STREAM_WINDOW_BYTES, QUIC_STREAMS,
+    RECEIVE_BYTES, STREAM_WINDOW_BYTES, UDP_BUFFER_BYTES, UNANSWERED_STREAMS, UNREAD_BYTES, YAMUX_STREAMS,
+};
 
 /// Who carries QUIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -17,6 +20,67 @@ pub enum QuicStack {
     Stock,
 }
 
+/// Whose BBR a QUIC connection gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum QuicBbr {
+    /// Our own.
+    #[default]
+    Own,
+    /// That of the QUIC library, to compare with.
+    Library,
+}
+
+/// How much of one TCP connection a peer may use, and this side of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpFlow {
+    /// Streams that the peer may have open.
+    pub streams: usize,
+    /// Streams that this side may have opened and the peer has not answered; more wait.
+    pub unanswered_streams: usize,
+    /// Largest receive window of one stream, in bytes. It begins at 256 KiB, whatever this says.
+    pub stream_window_bytes: u32,
+    /// Windows grow as long as they come to no more than this together, in bytes.
+    pub windows_bytes: u64,
+    /// Bytes that may have come and not been read; a peer that sends more is cut off.
+    pub unread_bytes: usize,
+}
+
+impl Default for TcpFlow {
+    fn default() -> Self {
+        Self {
+            streams: YAMUX_STREAMS,
+            unanswered_streams: UNANSWERED_STREAMS,
+            stream_window_bytes: STREAM_WINDOW_BYTES,
+            windows_bytes: RECEIVE_BYTES,
+            unread_bytes: UNREAD_BYTES,
+        }
+    }
+}
+
+/// How much of one QUIC connection a peer may use; of our own transport only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuicFlow {
+    /// Streams that the peer may have open.
+    pub streams: u32,
+    /// Receive window of one stream, in bytes.
+    pub stream_window_bytes: u32,
+    /// Receive window of the connection when it begins, in bytes.
+    pub window_bytes: u32,
+    /// What that window grows to, and how much may be sent and not acknowledged, in bytes.
+    pub largest_window_bytes: u32,
+}
+
+impl Default for QuicFlow {
+    fn default() -> Self {
+        Self {
+            streams: QUIC_STREAMS,
+            stream_window_bytes: QUIC_STREAM_WINDOW_BYTES,
+            window_bytes: QUIC_CONNECTION_WINDOW_BYTES,
+            largest_window_bytes: QUIC_CONNECTION_WINDOW_MAX_BYTES,
+        }
+    }
+}
+
 /// What connections are asked for.
 #[derive(Debug, Clone)]
 pub struct ChannelSettings {
@@ -24,10 +88,16 @@ pub struct ChannelSettings {
     pub controller: Option<Controller>,
     /// Length of a TCP socket's buffers, in bytes. Without it the system fits them to the path, within its limits.
     pub tcp_buffer_bytes: Option<u32>,
-    /// Length of a UDP socket's buffers, in bytes.
-    pub udp_buffer_bytes: u32,
+    /// Length of a UDP socket's buffers, in bytes. Without it the system decides.
+    pub udp_buffer_bytes: Option<u32>,
     /// Who carries QUIC.
     pub quic: QuicStack,
+    /// Whose BBR a connection over our own QUIC gets.
+    pub quic_bbr: QuicBbr,
+    /// Streams and windows over TCP.
+    pub tcp_flow: TcpFlow,
+    /// Streams and windows over QUIC.
+    pub quic_flow: QuicFlow,
 }
 
 impl Default for ChannelSettings {
@@ -35,8 +105,11 @@ impl Default for ChannelSettings {
         Self {
             controller: None,
             tcp_buffer_bytes: None,
-            udp_buffer_bytes: UDP_BUFFER_BYTES,
+            udp_buffer_bytes: Some(UDP_BUFFER_BYTES),
             quic: QuicStack::default(),
+            quic_bbr: QuicBbr::default(),
+            tcp_flow: TcpFlow::default(),
+            quic_flow: QuicFlow::default(),
         }
     }
 }
@@ -49,7 +122,7 @@ pub struct BufferSize {
     /// What it is now, in bytes, as the system says. Linux says twice what was asked for, as it counts what it keeps
     /// for itself too.
     pub effective: u32,
-    /// The most that the system gives, in bytes, where that is known.
+    /// The most that the system gives without privileges, in bytes, where that is known.
     pub limit: Option<u32>,
 }
 

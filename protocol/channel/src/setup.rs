@@ -81,6 +81,9 @@ pub enum SetupCause {
     /// What answered is no libp2p peer.
     #[error("what answered is no libp2p peer")]
     Foreign,
+    /// There were too many handshakes at once, and this one had waited longest.
+    #[error("others came before it had proved who it is")]
+    Displaced,
     /// The connection cannot have the congestion controller that was asked for.
     #[error(transparent)]
     Controller(ControllerError),

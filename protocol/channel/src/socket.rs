@@ -1,7 +1,7 @@
 //! [`Socket`]: a connected TCP socket with the options it was asked for, and what can be read back of it.
 
 use std::{
-    fs, io,
+    io,
     io::IoSlice,
     os::fd::{AsFd, OwnedFd},
     pin::Pin,
@@ -11,16 +11,13 @@ use std::{
 
 use futures::{AsyncRead, AsyncWrite};
 use libp2p_tcp::tokio::TcpStream;
-use rustix::net::sockopt::{
-    set_socket_recv_buffer_size, set_socket_send_buffer_size, socket_recv_buffer_size,
-    socket_send_buffer_size,
-};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use crate::{
+    buffer::{self, Way, limit_of_asked, limit_of_fitted, read_back},
     controller::{self, ControllerError},
     gauge::Gauge,
-    settings::{BufferSize, ChannelSettings, Effective},
+    settings::{ChannelSettings, Effective},
 };
 
 /// A connected TCP socket.
@@ -48,8 +45,7 @@ impl Socket {
             controller::set(&stream, controller)?;
         }
         if let Some(bytes) = settings.tcp_buffer_bytes {
-            set_socket_send_buffer_size(&stream, bytes as usize).map_err(io::Error::from)?;
-            set_socket_recv_buffer_size(&stream, bytes as usize).map_err(io::Error::from)?;
+            buffer::ask(&stream, bytes)?;
         }
         let descriptor = Arc::new(stream.as_fd().try_clone_to_owned()?);
         Ok(Self { stream, descriptor, asked_buffer: settings.tcp_buffer_bytes })
@@ -62,39 +58,18 @@ impl Socket {
 }
 
 /// What a TCP socket has.
-pub(crate) fn effective(socket: impl AsFd, asked_buffer: Option<u32>) -> io::Result<Effective> {
-    let sent = socket_send_buffer_size(&socket)?;
-    let received = socket_recv_buffer_size(&socket)?;
-    let buffer = |effective: usize, way: Way| BufferSize {
-        asked: asked_buffer,
-        effective: u32::try_from(effective).unwrap_or(u32::MAX),
-        limit: limit(way, asked_buffer.is_some()),
+pub(crate) fn effective(socket: impl AsFd + Copy, asked_buffer: Option<u32>) -> io::Result<Effective> {
+    let buffer = |way| {
+        let limit = if asked_buffer.is_some() { limit_of_asked(way) } else { limit_of_fitted(way) };
+        read_back(socket, way, asked_buffer, limit)
     };
     Ok(Effective {
-        controller: controller::name(&socket)?,
-        send_buffer: buffer(sent, Way::Send),
-        receive_buffer: buffer(received, Way::Receive),
+        controller: controller::name(socket)?,
+        send_buffer: buffer(Way::Send)?,
+        receive_buffer: buffer(Way::Receive)?,
         gso: None,
         gro: None,
     })
-}
-
-#[derive(Clone, Copy)]
-enum Way {
-    Send,
-    Receive,
-}
-
-/// The most that Linux gives a buffer: one number where it was asked for, the last of three where the system fits it to
-/// the path. See socket(7) and tcp(7).
-fn limit(way: Way, asked: bool) -> Option<u32> {
-    let file = match (way, asked) {
-        (Way::Send, true) => "/proc/sys/net/core/wmem_max",
-        (Way::Receive, true) => "/proc/sys/net/core/rmem_max",
-        (Way::Send, false) => "/proc/sys/net/ipv4/tcp_wmem",
-        (Way::Receive, false) => "/proc/sys/net/ipv4/tcp_rmem",
-    };
-    fs::read_to_string(file).ok()?.split_whitespace().next_back()?.parse().ok()
 }
 
 impl AsyncRead for Socket {

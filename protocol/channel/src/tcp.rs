@@ -141,7 +141,8 @@ impl Upgrade {
             Err(error) => return Err(error),
         };
         place.fill(gauge);
-        let muxer = budget.run(Step::Multiplexer, dial_multiplexer(secured)).await?;
+        let muxer =
+            budget.run(Step::Multiplexer, dial_multiplexer(secured)).await?.allowing(self.settings.tcp_flow);
         Ok((peer, StreamMuxerBox::new(Held::new(muxer, place))))
     }
 
@@ -155,7 +156,10 @@ impl Upgrade {
         place.fill(socket.gauge());
         let (peer, secured) =
             budget.run(Step::Security, accept_security(self.tls, self.noise, socket)).await?;
-        let muxer = budget.run(Step::Multiplexer, accept_multiplexer(secured)).await?;
+        let muxer = budget
+            .run(Step::Multiplexer, accept_multiplexer(secured))
+            .await?
+            .allowing(self.settings.tcp_flow);
         Ok((peer, StreamMuxerBox::new(Held::new(muxer, place))))
     }
 

@@ -12,6 +12,7 @@ use libp2p_core::{
 use libp2p_identity::{Keypair, PeerId};
 
 use crate::{
+    doorway::Doorway,
     gauge::Gauges,
     quic::QuicTransport,
     settings::{ChannelSettings, QuicStack},
@@ -45,12 +46,12 @@ where
     Q::Dial: Send + 'static,
     Q::ListenerUpgrade: Send + 'static,
 {
-    OrTransport::new(tcp, quic)
+    let either = OrTransport::new(tcp, quic)
         .map(|connected, _| match connected {
             Either::Left(connected) | Either::Right(connected) => connected,
         })
-        .map_err(|error| error.into_inner())
-        .boxed()
+        .map_err(|error| error.into_inner());
+    Doorway::new(either).boxed()
 }
 
 /// How the bytes of a connection travel.

@@ -4,21 +4,21 @@ use std::{ffi::OsString, net::IpAddr, process::Command};
 
 use serde_json::Value;
 
-use super::{Durability, Ends, Ready, Server, Setup};
+use super::{Durability, Ends, Ketch, Ready, Server, Setup};
 use crate::tools::{error::ToolsError, process::run};
 
 /// Offers the source over one transport. A session's state stays in its own folder, so that an earlier one
 /// of another observation is never resumed.
 pub(super) fn send(setup: &Setup) -> Result<Server, ToolsError> {
     let mut command = ketch(setup, "sender");
-    command.args(["send", "--new", "--json", "--layout", setup.adapter.ketch.layout]).args(controller(setup));
+    command.args(["send", "--new", "--json", "--layout", setup.adapter.ketch.layout]).args(channel(setup));
     command.arg("--listen").arg(listen_address(setup)).arg(&setup.source);
     Ok(Server { command, ready: Ready::Says(ticket), ends: Ends::Itself })
 }
 
 pub(super) fn receive(setup: &Setup, ticket: &str) -> Result<Vec<Command>, ToolsError> {
     let mut command = ketch(setup, "receiver");
-    command.args(["receive", "--yes", "--durability", durability(setup)]).args(controller(setup));
+    command.args(["receive", "--yes", "--durability", durability(setup)]).args(channel(setup));
     command.args(connections(setup)).arg(ticket).arg(&setup.target);
     if setup.again {
         command.arg("--overwrite");
@@ -34,7 +34,7 @@ pub(super) fn serve(setup: &Setup) -> Result<Server, ToolsError> {
     share.push(&setup.source);
     let mut command = ketch(setup, "sender");
     command.args(["serve", "--json", "--allow", &format!("{}=tree:read", reader.unwrap_or_default())]);
-    command.args(controller(setup)).arg("--listen").arg(listen_address(setup)).arg("--share").arg(share);
+    command.args(channel(setup)).arg("--listen").arg(listen_address(setup)).arg("--share").arg(share);
     Ok(Server { command, ready: Ready::Says(served_address), ends: Ends::Told })
 }
 
@@ -43,7 +43,7 @@ pub(super) fn sync(setup: &Setup, address: &str) -> Result<Vec<Command>, ToolsEr
     let peer = address.rsplit('/').next().unwrap_or_default();
     let mut command = ketch(setup, "receiver");
     command.args(["sync", "--delete", "--address", address, "--durability", durability(setup)]);
-    command.args(controller(setup)).args(connections(setup));
+    command.args(channel(setup)).args(connections(setup));
     command.arg(format!("{peer}:tree")).arg(setup.copy());
     Ok(vec![command])
 }
@@ -62,9 +62,11 @@ fn durability(setup: &Setup) -> &'static str {
     }
 }
 
-/// For both ends: each sends with its own.
-fn controller(setup: &Setup) -> impl Iterator<Item = &'static str> {
-    setup.adapter.ketch.controller.into_iter().flat_map(|controller| ["--controller", controller])
+/// For both ends: each sends with its own controller, and receives into its own buffers.
+fn channel(setup: &Setup) -> impl Iterator<Item = &'static str> {
+    let Ketch { controller, udp_buffers, .. } = setup.adapter.ketch;
+    let options = [("--controller", controller), ("--udp-buffers", udp_buffers)];
+    options.into_iter().filter_map(|(option, value)| Some([option, value?])).flatten()
 }
 
 fn connections(setup: &Setup) -> impl Iterator<Item = &'static str> {

@@ -10,7 +10,7 @@ use ketch::{
 };
 use ketch_protocol::{message::RemovalLimit, path::escape};
 
-use super::{ControllerName, DurabilityName, connection_wish};
+use super::{ChannelOptions, DurabilityName, connection_wish};
 
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
@@ -114,9 +114,8 @@ pub(crate) struct Sync {
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     pub(crate) retry_for: Duration,
 
-    /// Congestion controller of the connections: the system's, cubic or bbr; the other side is asked for it too
-    #[arg(long, value_enum, default_value_t = ControllerName::Auto)]
-    pub(crate) controller: ControllerName,
+    #[command(flatten)]
+    pub(crate) channel: ChannelOptions,
 
     /// Print events as one JSON object a line
     #[arg(long)]

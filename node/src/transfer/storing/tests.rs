@@ -3,12 +3,15 @@ use std::{fs, path::Path};
 use futures::FutureExt as _;
 use ketch_protocol::{
     limits::WHOLE_BYTES,
+    message::{Hashes, TargetView},
     record::compressed::Compressor,
     session::sender::{Job as Wish, Wanted},
 };
 
 use super::*;
 use crate::{
+    index::Indexes,
+    state::StateFolder,
     transfer::{
         known_tree::KnownTree,
         queue::{Portion, Queue},
@@ -16,6 +19,12 @@ use crate::{
     },
     tree::{Durability, Found, Handling, Options, Source, Target},
 };
+
+/// What crosses into an empty target, with a state folder in `folder`.
+fn offered(source: Source, folder: &Path) -> KnownTree {
+    let state = StateFolder::locate(Some(folder.join("state")), |_| None).unwrap();
+    KnownTree::by_ticket(source, &Indexes::new(&state), TargetView::Empty, Hashes::Known)
+}
 
 #[test]
 fn what_is_read_compressed_is_stored_as_it_was() {
@@ -33,7 +42,7 @@ fn what_is_read_compressed_is_stored_as_it_was() {
     store.registry.plan(vec![(id, awaited)], EntryId(1));
 
     // when it crosses in frames
-    let mut reading = Reading::new(&KnownTree::offered(source), Some(Compressor::new().unwrap()));
+    let mut reading = Reading::new(&offered(source, place.path()), Some(Compressor::new().unwrap()));
     reading.begin(Portion::Files(vec![Wish { id, entry, wanted: Wanted::Content }]));
     let mut storing = Storing::compressed(store).unwrap();
     let (mut crossed, mut outcomes) = (0, Vec::new());
@@ -64,7 +73,7 @@ fn awaiting(folder: &Path, size: usize) -> (Arc<Store>, Vec<Vec<u8>>) {
     store.registry.plan(vec![(EntryId(0), awaited)], EntryId(1));
     let queue = Queue::default();
     queue.push(vec![Wish { id: EntryId(0), entry, wanted: Wanted::Content }]);
-    let mut reading = Reading::new(&KnownTree::offered(source), None);
+    let mut reading = Reading::new(&offered(source, folder), None);
     reading.begin(queue.next(1).now_or_never().flatten().unwrap());
     let mut blocks = Vec::new();
     while !reading.is_idle() {

@@ -20,7 +20,7 @@ use rustix::{
 use super::{
     Shared, Target,
     decide::is_described,
-    standing::Standing,
+    standing::{Known, Standing},
     trouble::{Trouble, metadata_trouble},
 };
 use crate::{
@@ -81,7 +81,7 @@ impl Target {
             return Ok(Fate::Kept);
         }
         let looked = self.0.directory_above(&entry.path).and_then(|above| {
-            let standing = self.0.look(&entry.path, &above, None)?;
+            let standing = self.0.look(&entry.path, &above, &mut Known::Nothing)?;
             Ok((above, standing))
         });
         let (above, standing) =

@@ -9,7 +9,7 @@ use std::{
 
 use ketch_protocol::{manifest::Entry, message::Fate};
 use rustix::{
-    fs::{Mode, SeekFrom, fsync, ftruncate, seek},
+    fs::{Mode, SeekFrom, fstat, fsync, ftruncate, seek},
     io::Errno,
 };
 
@@ -18,7 +18,10 @@ use super::{
     private::{Private, Temporary},
     trouble::{Trouble, errno, metadata_trouble, write_trouble},
 };
-use crate::tree::{metadata, platform, source::read_fully_at};
+use crate::{
+    index::{self, Seen},
+    tree::{metadata, platform, source::read_fully_at},
+};
 
 /// A file that has no name yet, or one in the private folder. Dropped, it leaves nothing.
 #[derive(Debug)]
@@ -115,6 +118,19 @@ impl NewFile {
     ///
     /// [`Cause::Metadata`]: ketch_protocol::problem::Cause::Metadata
     pub fn commit(self) -> Result<Fate, Trouble> {
+        self.complete()
+    }
+
+    /// Does as [`NewFile::commit`] does, and says what the file looks like now that it has its name; by its handle,
+    /// which is cheaper than by its path, and whatever took that name meanwhile.
+    pub fn commit_seen(self) -> Result<(Fate, Option<Seen>), Trouble> {
+        let fate = self.complete()?;
+        let at = index::now();
+        let stat = fstat(&self.file).ok();
+        Ok((fate, stat.map(|stat| Seen { stat: metadata::stat_key(&stat), at })))
+    }
+
+    fn complete(&self) -> Result<Fate, Trouble> {
         let path = self.entry.path.clone();
         self.set_length().map_err(|error| write_trouble(&path, "setting its length", error))?;
         let described = metadata::apply(&self.file, &self.entry, self.target.options.handling.carried());

@@ -17,6 +17,7 @@ use super::{
     Decision, Directory, Over, Shared, Target, decide,
     plan::not_replaced,
     private::{Private, Temporary},
+    standing::Known,
     trash::{Action, Left},
     trouble::{Trouble, directory_in_the_way, write_trouble},
 };
@@ -45,7 +46,7 @@ impl Target {
         let trouble = |error| write_trouble(&entry.path, "looking at what is stored there", error);
         let above = self.0.directory_above(&entry.path).map_err(trouble)?;
         let Some(first) = self.first_name(entry, target)? else { return Ok(Link::NotYet) };
-        let standing = self.0.look(&entry.path, &above, None).map_err(trouble)?;
+        let standing = self.0.look(&entry.path, &above, &mut Known::Nothing).map_err(trouble)?;
         if first.is_at(&above, entry.path.leaf()) {
             return Ok(Link::Settled(Fate::Kept));
         }

@@ -20,11 +20,14 @@ use super::{
     partial::Identity,
     pending::Origin,
     spelling::Alike,
-    standing::Standing,
+    standing::{Known, Standing},
     trash::Left,
     trouble::{Trouble, directory_in_the_way, metadata_trouble, write_trouble},
 };
-use crate::tree::{PRIVATE_FOLDER, platform};
+use crate::{
+    index::Reader,
+    tree::{PRIVATE_FOLDER, platform},
+};
 
 /// What an entry needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,20 +55,29 @@ pub enum Plan {
 impl Target {
     /// Decides about the next entry of the manifest. Directories, symlinks and empty files are made here.
     pub fn plan(&self, entry: &Entry) -> Result<Plan, Trouble> {
-        self.plan_beside(entry, None)
+        self.plan_with(entry, Known::Nothing)
     }
 
     /// Decides as [`Target::plan`] does, knowing what was listed of the target itself under the entry's name:
     /// a content hash spares the comparison, as long as the file's length and time are still the same.
     pub fn plan_beside(&self, entry: &Entry, own: Option<&Entry>) -> Result<Plan, Trouble> {
+        self.plan_with(entry, own.map_or(Known::Nothing, Known::Listed))
+    }
+
+    /// Decides as [`Target::plan`] does, asking an index of the target for the hash of what stands there.
+    pub fn plan_knowing(&self, entry: &Entry, index: &mut Reader) -> Result<Plan, Trouble> {
+        self.plan_with(entry, Known::Indexed(index))
+    }
+
+    fn plan_with(&self, entry: &Entry, mut known: Known<'_>) -> Result<Plan, Trouble> {
         if self.is_skipped_above(&entry.path)? {
             return Ok(Plan::Settled(Fate::Skipped));
         }
         self.check_spelling(&entry.path)?;
-        let mut planned = self.plan_entry(entry, own);
+        let mut planned = self.plan_entry(entry, &mut known);
         if matches!(&planned, Err(Trouble::Problem(problem)) if problem.cause == Cause::Exists) {
             // Another receiver may have made it between the look and the making; then this look finds it.
-            planned = self.plan_entry(entry, own);
+            planned = self.plan_entry(entry, &mut known);
         }
         let skipped = matches!(planned, Ok(Plan::Settled(Fate::Skipped)));
         if entry.kind == EntryKind::Directory && (skipped || planned.is_err()) {
@@ -113,7 +125,7 @@ impl Target {
         }
     }
 
-    fn plan_entry(&self, entry: &Entry, known: Option<&Entry>) -> Result<Plan, Trouble> {
+    fn plan_entry(&self, entry: &Entry, known: &mut Known<'_>) -> Result<Plan, Trouble> {
         let trouble = |error| write_trouble(&entry.path, "looking at what is stored there", error);
         let above = self.0.directory_above(&entry.path);
         let above = above.map_err(|error| write_trouble(&entry.path, "opening its directory", error))?;

@@ -11,7 +11,10 @@ use rustix::{
 };
 
 use super::{Directory, Own, Shared};
-use crate::tree::{attributes, metadata};
+use crate::{
+    index::Reader,
+    tree::{attributes, metadata},
+};
 
 /// What stands under a name.
 #[derive(Debug)]
@@ -19,6 +22,16 @@ pub(super) enum Standing {
     Nothing,
     Special,
     Entry(Box<Entry>),
+}
+
+/// What was known before of what stands under a name.
+#[derive(Debug)]
+pub(super) enum Known<'a> {
+    Nothing,
+    /// As the target was listed.
+    Listed(&'a Entry),
+    /// As an index tells, which is asked in the order of the manifest.
+    Indexed(&'a mut Reader),
 }
 
 impl Standing {
@@ -32,13 +45,13 @@ impl Standing {
 }
 
 impl Shared {
-    /// Looks at `path` in the directory it lies in. What is `known` of it from before is believed as long as
-    /// its kind, length and time are the same.
+    /// Looks at `path` in the directory it lies in. What was listed of it is believed as long as its kind, length
+    /// and time are the same; what is in an index, as far as that can be sure.
     pub(super) fn look(
         &self,
         path: &EntryPath,
         above: &Directory,
-        known: Option<&Entry>,
+        known: &mut Known<'_>,
     ) -> Result<Standing, Errno> {
         let stat = match statat(&above.handle, path.leaf(), AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(Standing::Nothing),
@@ -51,8 +64,14 @@ impl Shared {
         if self.options.handling.attributes {
             own.attributes = attributes_of(path, above, &own.kind);
         }
-        if let Some(known) = known {
-            recall(&mut own, known, &stat);
+        match known {
+            Known::Nothing => {}
+            Known::Listed(known) => recall(&mut own, known, &stat),
+            Known::Indexed(reader) => {
+                if matches!(own.kind, EntryKind::File { .. }) {
+                    own.hash = reader.hash_of(path, &metadata::stat_key(&stat));
+                }
+            }
         }
         Ok(Standing::Entry(Box::new(own)))
     }

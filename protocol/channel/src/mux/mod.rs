@@ -1,11 +1,12 @@
 //! Many streams on one ordered connection, by yamux (<https://github.com/hashicorp/yamux/blob/master/spec.md>).
 //!
 //! `core` decides and knows no socket; `inbox` and `window` are its parts, `frame` the bytes. [`Multiplexer`] moves bytes
-//! between it and the connection below, and [`Stream`] between it and whoever uses a stream. Decision 0017 says why it is
-//! our own.
+//! between it and the connection below, in few packets (`gathering`), and [`Stream`] between it and whoever uses a stream.
+//! Decision 0017 says why it is our own.
 
 mod core;
 mod frame;
+mod gathering;
 mod inbox;
 mod stream;
 #[cfg(test)]
@@ -22,14 +23,21 @@ use std::{
 
 use futures::{AsyncRead, AsyncWrite, ready};
 use libp2p_core::muxing::{StreamMuxer, StreamMuxerEvent};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 use self::{
     core::{Content, Core, End, Heard},
     frame::{HEADER_BYTES, Header, Kind},
+    gathering::Gathering,
     inbox::Chunk,
 };
-use crate::{limits::FRAMES_PER_TURN, setup::describe};
+use crate::{
+    limits::{
+        CLOSING_BYTES, CLOSING_TIME, FRAMES_PER_TURN, SMALL_WRITE_BYTES, SMALL_WRITES_BYTES, TCP_FAREWELL,
+    },
+    settings::TcpFlow,
+    setup::describe,
+};
 
 pub(crate) use self::core::Role;
 pub(crate) use stream::Stream;
@@ -66,9 +74,21 @@ pub(crate) struct Multiplexer<C> {
     shared: Shared,
     incoming: Incoming,
     outgoing: Outgoing,
+    gathering: Gathering,
+    written_bytes: u64,
     acceptor: Option<Waker>,
-    /// Whether goodbye was said and nothing more is read.
-    is_closing: bool,
+    closing: Closing,
+}
+
+/// How far the end of a connection has come.
+#[derive(Debug)]
+enum Closing {
+    /// Nobody wants it.
+    Open,
+    /// Goodbye is said behind all that was written, to a peer that takes it in time.
+    Speaking { until: Pin<Box<Sleep>>, is_spoken_to: bool },
+    /// All was said. What the peer sent before it heard that is read and dropped, so many bytes at most.
+    Hearing { until: Pin<Box<Sleep>>, left: usize },
 }
 
 /// What the connection and its streams share.
@@ -124,6 +144,14 @@ impl Outgoing {
         }
     }
 
+    /// What is written next, behind `written_bytes`. Each write is sealed by itself, and nothing of it can be read before
+    /// all has come: at first, when few packets go at once, each is to bring something.
+    fn next(&self, written_bytes: u64) -> &[u8] {
+        let left = self.left();
+        let most = if written_bytes < SMALL_WRITES_BYTES { SMALL_WRITE_BYTES } else { left.len() };
+        &left[..left.len().min(most)]
+    }
+
     /// Takes what is to be sent next; whether there is anything.
     fn refill(&mut self, shared: &Shared, now: Duration) -> bool {
         self.control.clear();
@@ -142,9 +170,17 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
             shared: Shared(Arc::new(Mutex::new(Core::new(role)))),
             incoming: Incoming::START,
             outgoing: Outgoing::default(),
+            gathering: Gathering::default(),
+            written_bytes: 0,
             acceptor: None,
-            is_closing: false,
+            closing: Closing::Open,
         }
+    }
+
+    /// The same with other bounds, before it is used.
+    pub(crate) fn allowing(self, flow: TcpFlow) -> Self {
+        self.shared.core().allow(flow);
+        self
     }
 
     /// Moves bytes both ways until neither way takes more.
@@ -162,7 +198,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
                 }
             }
             // Answers to what was read, unless the connection takes no more anyway.
-            if !is_written || !self.outgoing.refill(&self.shared, self.began.elapsed()) {
+            if !is_written || !self.refill(context) {
                 return Ok(());
             }
         }
@@ -172,17 +208,20 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
     fn write(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
         loop {
             while !self.outgoing.left().is_empty() {
-                let Poll::Ready(written) = Pin::new(&mut self.io).poll_write(context, self.outgoing.left())
-                else {
+                let next = self.outgoing.next(self.written_bytes);
+                let Poll::Ready(written) = Pin::new(&mut self.io).poll_write(context, next) else {
                     return Ok(false);
                 };
                 match written? {
                     0 => return Err(io::ErrorKind::WriteZero.into()),
-                    bytes => self.outgoing.done += bytes,
+                    bytes => {
+                        self.outgoing.done += bytes;
+                        self.written_bytes += bytes as u64;
+                    }
                 }
                 self.outgoing.needs_flush = true;
             }
-            if !self.outgoing.refill(&self.shared, self.began.elapsed()) {
+            if !self.refill(context) {
                 break;
             }
         }
@@ -192,6 +231,22 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
             self.outgoing.needs_flush = false;
         }
         Ok(true)
+    }
+
+    /// Takes what is to be sent next, unless it is little and may wait for more; whether there is anything.
+    fn refill(&mut self, context: &mut Context<'_>) -> bool {
+        let (waiting_bytes, round_trip) = {
+            let core = self.shared.core();
+            (core.waiting_bytes(), core.round_trip())
+        };
+        if matches!(self.closing, Closing::Open) && self.gathering.holds(waiting_bytes, round_trip, context) {
+            return false;
+        }
+        let is_filled = self.outgoing.refill(&self.shared, self.began.elapsed());
+        if is_filled {
+            self.gathering.note_sent();
+        }
+        is_filled
     }
 
     /// Reads some frames.
@@ -305,15 +360,28 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Multiplexer<C> {
         Ok(())
     }
 
-    /// Reads what is there and drops it: a socket that is closed with something unread takes back from the peer what it
-    /// has not read yet.
-    fn drain(&mut self, context: &mut Context<'_>) {
+    /// Writes all that was said, and that nothing more comes.
+    fn speak_last(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.write(context)? {
+            return Poll::Pending;
+        }
+        ready!(Pin::new(&mut self.io).poll_flush(context))?;
+        Pin::new(&mut self.io).poll_close(context)
+    }
+
+    /// Reads what is there and drops it. A socket that is closed with something unread, or that gets something
+    /// afterwards, takes back from the peer what it has not received yet.
+    fn hear_last(&mut self, left: &mut usize, context: &mut Context<'_>) -> Poll<()> {
         let mut void = [0; 4 * 1024];
         for _ in 0..FRAMES_PER_TURN {
-            if !matches!(read_some(&mut self.io, context, &mut void), Ok(Poll::Ready(_))) {
-                return;
+            match read_some(&mut self.io, context, &mut void) {
+                Ok(Poll::Ready(read)) if read < *left => *left -= read,
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(_)) | Err(_) => return Poll::Ready(()),
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn stream(&self, id: u32) -> Stream {
@@ -372,22 +440,38 @@ impl<C: AsyncRead + AsyncWrite + Unpin> StreamMuxer for Multiplexer<C> {
         opened.map_ok(|id| self.stream(id))
     }
 
-    /// Says goodbye behind everything that streams have written.
+    /// Says goodbye behind everything that streams have written, to a peer that takes it in time. Where the peer is likely to be sending, it then waits
+    /// for the peer's end, and not long.
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.is_closing {
-            self.is_closing = true;
-            let mut core = self.shared.core();
-            if core.ended().is_none() {
-                core.say_goodbye();
-                core.end(End { kind: io::ErrorKind::ConnectionAborted, why: "closed by this node".into() });
+        loop {
+            match std::mem::replace(&mut self.closing, Closing::Open) {
+                Closing::Open => {
+                    let is_spoken_to = self.shared.core().close(self.began.elapsed());
+                    self.closing = Closing::Speaking { until: Box::pin(sleep(TCP_FAREWELL)), is_spoken_to };
+                }
+                Closing::Speaking { mut until, is_spoken_to } => {
+                    let is_late = until.as_mut().poll(context).is_ready();
+                    self.closing = Closing::Speaking { until, is_spoken_to };
+                    if is_late {
+                        return Poll::Ready(Ok(()));
+                    }
+                    ready!(self.speak_last(context))?;
+                    let mut left = CLOSING_BYTES;
+                    if !is_spoken_to {
+                        // At most an answer to a ping is there.
+                        let _ = self.hear_last(&mut left, context);
+                        return Poll::Ready(Ok(()));
+                    }
+                    self.closing = Closing::Hearing { until: Box::pin(sleep(CLOSING_TIME)), left };
+                }
+                Closing::Hearing { mut until, mut left } => {
+                    let is_over = self.hear_last(&mut left, context).is_ready()
+                        || until.as_mut().poll(context).is_ready();
+                    self.closing = Closing::Hearing { until, left };
+                    return if is_over { Poll::Ready(Ok(())) } else { Poll::Pending };
+                }
             }
         }
-        if !self.write(context)? {
-            return Poll::Pending;
-        }
-        ready!(Pin::new(&mut self.io).poll_flush(context))?;
-        self.drain(context);
-        Pin::new(&mut self.io).poll_close(context)
     }
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<StreamMuxerEvent>> {

@@ -1,5 +1,8 @@
 //! The multiplexer against itself, against the stock one, and against peers that keep to no rule.
 
+mod closing;
+mod interleavings;
+
 use std::{
     env,
     future::poll_fn,
@@ -9,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{AsyncReadExt as _, AsyncWriteExt as _, future::join_all};
+use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, future::join_all};
 use libp2p_core::{
     StreamMuxer,
     muxing::{StreamMuxerBox, SubstreamBox},
@@ -24,11 +27,11 @@ use tokio::{
 };
 
 use super::{
-    Multiplexer, PROTOCOL, Role, Shared,
+    Multiplexer, Outgoing, PROTOCOL, Role, Shared,
     frame::{ACK, FIN, HEADER_BYTES, Header, Kind, RST, SYN},
     window::FIRST_WINDOW_BYTES,
 };
-use crate::limits::{UNREAD_BYTES, YAMUX_STREAMS};
+use crate::limits::{SMALL_WRITE_BYTES, SMALL_WRITES_BYTES, UNREAD_BYTES, YAMUX_STREAMS};
 
 /// Far above what anything here takes; it only keeps a failed test from hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,6 +103,14 @@ enum Ends {
 
 async fn connect(ends: Ends) -> (Driven, Driven) {
     let (near, far) = sockets().await;
+    join(ends, near, far).await
+}
+
+/// Drives both ends of a connection over `near` and `far`.
+async fn join<C>(ends: Ends, near: C, far: C) -> (Driven, Driven)
+where
+    C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let stock = libp2p_yamux::Config::default;
     match ends {
         Ends::Ours => (
@@ -144,6 +155,15 @@ async fn echo(mut stream: SubstreamBox) {
     stream.read_to_end(&mut bytes).await.unwrap();
     stream.write_all(&bytes).await.unwrap();
     stream.close().await.unwrap();
+}
+
+#[test]
+fn what_is_written_first_is_cut_into_packets_and_the_rest_is_not() {
+    let outgoing = Outgoing { frames: vec![0; 10_000], ..Outgoing::default() };
+    assert_eq!(outgoing.next(0).len(), SMALL_WRITE_BYTES);
+    assert_eq!(outgoing.next(SMALL_WRITES_BYTES).len(), 10_000);
+    let few = Outgoing { frames: vec![0; 10], ..Outgoing::default() };
+    assert_eq!(few.next(0).len(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::limits::{RECEIVE_BYTES, STREAM_WINDOW_BYTES};
+use crate::settings::TcpFlow;
 
 /// The window that every stream begins with, by the specification.
 pub(super) const FIRST_WINDOW_BYTES: u32 = 256 * 1024;
@@ -11,9 +11,14 @@ pub(super) const FIRST_WINDOW_BYTES: u32 = 256 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     bytes: u64,
+    flow: TcpFlow,
 }
 
 impl Budget {
+    pub(super) fn within(flow: TcpFlow) -> Self {
+        Self { bytes: 0, flow }
+    }
+
     /// Every stream has its first window, whatever that comes to.
     pub(super) fn add_stream(&mut self) {
         self.bytes += u64::from(FIRST_WINDOW_BYTES);
@@ -25,7 +30,7 @@ impl Budget {
 
     /// Takes so many bytes, if they are there.
     fn take(&mut self, bytes: u32) -> bool {
-        let fits = self.bytes + u64::from(bytes) <= RECEIVE_BYTES;
+        let fits = self.bytes + u64::from(bytes) <= self.flow.windows_bytes;
         if fits {
             self.bytes += u64::from(bytes);
         }
@@ -77,7 +82,7 @@ impl ReceiveWindow {
     ) -> u32 {
         let is_short =
             round_trip.is_some_and(|round_trip| now.saturating_sub(self.granted_at) < round_trip * 2);
-        let more = self.limit.min(STREAM_WINDOW_BYTES - self.limit);
+        let more = self.limit.min(budget.flow.stream_window_bytes.saturating_sub(self.limit));
         if is_short && more > 0 && budget.take(more) {
             self.limit += more;
         }
@@ -96,6 +101,7 @@ impl ReceiveWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{RECEIVE_BYTES, STREAM_WINDOW_BYTES};
 
     const HALF: u32 = FIRST_WINDOW_BYTES / 2;
 

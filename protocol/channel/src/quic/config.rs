@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use libp2p_identity::Keypair;
 use noq::{
-    ClientConfig, EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt,
+    ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt,
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
 use noq_proto::HashedConnectionIdGenerator;
@@ -12,11 +12,8 @@ use ring::hmac;
 
 use super::controller::Switch;
 use crate::{
-    limits::{
-        QUIC_CONNECTION_WINDOW_BYTES, QUIC_CONNECTION_WINDOW_MAX_BYTES, QUIC_IDLE_TIMEOUT, QUIC_INCOMING,
-        QUIC_INCOMING_BYTES, QUIC_KEEP_ALIVE, QUIC_STREAM_WINDOW_BYTES, QUIC_STREAMS,
-    },
-    settings::Controller,
+    limits::{QUIC_DATAGRAM_BYTES, QUIC_IDLE_TIMEOUT, QUIC_INCOMING, QUIC_INCOMING_BYTES, QUIC_KEEP_ALIVE},
+    settings::{ChannelSettings, Controller, QuicFlow},
     tls::{self, IdentityError},
 };
 
@@ -24,22 +21,49 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Configs {
     pub(super) endpoint: EndpointConfig,
-    pub(super) client: ClientConfig,
+    client: ClientConfig,
     pub(super) server: ServerConfig,
+    transport: TransportConfig,
+    pub(super) flow: QuicFlow,
 }
 
 impl Configs {
-    pub(super) fn new(identity: &Keypair, controller: Controller) -> Result<Self, IdentityError> {
+    pub(super) fn new(identity: &Keypair, settings: &ChannelSettings) -> Result<Self, IdentityError> {
         let (client, server) = tls::configs(identity)?;
         let suite = "the first suite of our provider is AES-128-GCM, which seals QUIC's first packets";
         let client = QuicClientConfig::try_from(client).expect(suite);
         let server = QuicServerConfig::try_from(server).expect(suite);
-        let transport = Arc::new(transport(controller));
+        let transport = transport(settings);
         Ok(Self {
             endpoint: endpoint(identity),
-            client: client_config(client, transport.clone()),
-            server: server_config(server, transport),
+            client: ClientConfig::new(Arc::new(client)),
+            server: server_config(server, Arc::new(transport.clone())),
+            transport,
+            flow: settings.quic_flow,
         })
+    }
+
+    /// For a dial along a way that carries datagrams of `largest` bytes.
+    pub(super) fn client(&self, largest: u16) -> ClientConfig {
+        let mut config = self.client.clone();
+        config.transport_config(self.transport_for(largest));
+        config
+    }
+
+    /// For an attempt from along such a way.
+    pub(super) fn server(&self, largest: u16) -> Arc<ServerConfig> {
+        let mut config = self.server.clone();
+        config.transport_config(self.transport_for(largest));
+        Arc::new(config)
+    }
+
+    /// Larger datagrams than the usual ones are tried before they are used, as all sizes are.
+    fn transport_for(&self, largest: u16) -> Arc<TransportConfig> {
+        let mut discovery = MtuDiscoveryConfig::default();
+        discovery.upper_bound(largest);
+        let mut transport = self.transport.clone();
+        transport.mtu_discovery_config(Some(discovery));
+        Arc::new(transport)
     }
 }
 
@@ -55,12 +79,7 @@ fn endpoint(identity: &Keypair) -> EndpointConfig {
         config.cid_generator(Arc::new(move || Box::new(HashedConnectionIdGenerator::from_key(key))));
     }
     config.supported_versions(vec![1]);
-    config
-}
-
-fn client_config(tls: QuicClientConfig, transport: Arc<TransportConfig>) -> ClientConfig {
-    let mut config = ClientConfig::new(Arc::new(tls));
-    config.transport_config(transport);
+    config.max_udp_payload_size(QUIC_DATAGRAM_BYTES).expect("more than every path carries");
     config
 }
 
@@ -72,19 +91,21 @@ fn server_config(tls: QuicServerConfig, transport: Arc<TransportConfig>) -> Serv
     config
 }
 
-fn transport(controller: Controller) -> TransportConfig {
+fn transport(settings: &ChannelSettings) -> TransportConfig {
+    let flow = settings.quic_flow;
+    let controller = settings.controller.unwrap_or(Controller::Cubic);
     let idle = IdleTimeout::from(VarInt::from_u32(QUIC_IDLE_TIMEOUT.as_millis() as u32));
     let mut config = TransportConfig::default();
     config
-        .max_concurrent_bidi_streams(QUIC_STREAMS.into())
+        .max_concurrent_bidi_streams(flow.streams.into())
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .datagram_receive_buffer_size(None)
-        .stream_receive_window(QUIC_STREAM_WINDOW_BYTES.into())
-        .receive_window(QUIC_CONNECTION_WINDOW_BYTES.into())
-        .send_window(QUIC_CONNECTION_WINDOW_MAX_BYTES.into())
+        .stream_receive_window(flow.stream_window_bytes.into())
+        .receive_window(flow.window_bytes.into())
+        .send_window(flow.largest_window_bytes.into())
         .keep_alive_interval(Some(QUIC_KEEP_ALIVE))
         .max_idle_timeout(Some(idle))
         .allow_spin(false)
-        .congestion_controller_factory(Arc::new(Switch::starting_with(controller)));
+        .congestion_controller_factory(Arc::new(Switch::starting_with(controller, settings.quic_bbr)));
     config
 }

@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::time::{sleep, timeout};
 
 use super::{error::lost, stream::Stream, window::Window};
-use crate::{limits::QUIC_FAREWELL, tls::peer_of};
+use crate::{limits::QUIC_FAREWELL, settings::QuicFlow, tls::peer_of};
 
 /// Waits for the handshake, which proves who the peer is.
 pub(super) async fn established(
@@ -40,8 +40,8 @@ pub(super) struct Muxer {
 }
 
 impl Muxer {
-    pub(super) fn new(connection: Connection) -> Self {
-        let window = Arc::new(Window::new(connection.clone()));
+    pub(super) fn new(connection: Connection, flow: QuicFlow) -> Self {
+        let window = Arc::new(Window::new(connection.clone(), flow));
         Self { connection, window, accepting: None, opening: None, closing: None }
     }
 }

@@ -12,24 +12,42 @@ use std::{
 use noq::congestion::{self, Bbr3Config, ControllerFactory, ControllerMetrics, Cubic, CubicConfig};
 use noq_proto::RttEstimator;
 
-use crate::settings::Controller;
+use super::bbr::OwnBbr;
+use crate::{
+    controller::bbr::Found,
+    limits::{QUIC_FIRST_WINDOW_BYTES, QUIC_FIRST_WINDOW_TIME},
+    settings::{Controller, QuicBbr},
+};
+
+/// Bytes a second.
+const FIRST_WINDOW_RATE: u64 = QUIC_FIRST_WINDOW_BYTES * 1_000 / QUIC_FIRST_WINDOW_TIME.as_millis() as u64;
 
 type Inner = Box<dyn congestion::Controller>;
 
 /// Makes a [`Switchable`] for each connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Switch(Controller);
+pub(super) struct Switch {
+    controller: Controller,
+    bbr: QuicBbr,
+}
 
 impl Switch {
-    pub(super) fn starting_with(controller: Controller) -> Self {
-        Self(controller)
+    pub(super) fn starting_with(controller: Controller, bbr: QuicBbr) -> Self {
+        Self { controller, bbr }
     }
 }
 
 impl ControllerFactory for Switch {
     fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Inner {
-        let inner = fresh(self.0, None, now, mtu);
-        Box::new(Switchable { inner, active: self.0, choice: Arc::new(Choice::new(self.0)), mtu })
+        let Self { controller, bbr } = *self;
+        let inner = fresh((controller, bbr), None, now, mtu);
+        Box::new(Switchable {
+            inner,
+            active: controller,
+            choice: Arc::new(Choice::new(controller)),
+            bbr,
+            mtu,
+        })
     }
 }
 
@@ -76,31 +94,39 @@ struct Switchable {
     inner: Inner,
     active: Controller,
     choice: Arc<Choice>,
+    /// What BBR is here.
+    bbr: QuicBbr,
     mtu: u16,
 }
 
 impl Switchable {
-    fn exchange_if_wanted(&mut self, now: Instant) {
+    fn exchange_if_wanted(&mut self, now: Instant, rtt: Duration) {
         let wanted = self.choice.wanted();
         if wanted == self.active {
             return;
         }
         let window = self.inner.window();
-        let grown = (window > self.inner.initial_window()).then_some(window);
-        self.inner = fresh(wanted, grown, now, self.mtu);
+        let is_full = self.inner.metrics().ssthresh.is_some_and(|threshold| threshold < u64::MAX);
+        let found = (window > self.inner.initial_window()).then_some(Found { window, rtt, is_full });
+        self.inner = fresh((wanted, self.bbr), found, now, self.mtu);
         self.active = wanted;
     }
 }
 
-/// A controller that starts from the library's first window, or goes on from one that has `grown`.
-fn fresh(controller: Controller, grown: Option<u64>, now: Instant, mtu: u16) -> Inner {
-    match (controller, grown) {
-        (Controller::Cubic, None) => Arc::new(CubicConfig::default()).build(now, mtu),
-        (Controller::Cubic, Some(window)) => Box::new(cubic_from(window, now, mtu)),
-        (Controller::Bbr, None) => Arc::new(Bbr3Config::default()).build(now, mtu),
-        (Controller::Bbr, Some(window)) => {
+/// A controller that starts from its first window, or goes on from what another one has `found`.
+fn fresh(wanted: (Controller, QuicBbr), found: Option<Found>, now: Instant, mtu: u16) -> Inner {
+    match (wanted, found) {
+        ((Controller::Cubic, _), None) => {
+            let mut config = CubicConfig::default();
+            config.initial_window(QUIC_FIRST_WINDOW_BYTES);
+            Arc::new(config).build(now, mtu)
+        }
+        ((Controller::Cubic, _), Some(found)) => Box::new(cubic_from(found.window, now, mtu)),
+        ((Controller::Bbr, QuicBbr::Own), None) => Box::new(OwnBbr::new(now, mtu)),
+        ((Controller::Bbr, QuicBbr::Own), Some(found)) => Box::new(OwnBbr::taking_over(now, mtu, found)),
+        ((Controller::Bbr, QuicBbr::Library), found) => {
             let mut config = Bbr3Config::default();
-            config.initial_window(window);
+            config.initial_window(found.map_or(QUIC_FIRST_WINDOW_BYTES, |found| found.window));
             Arc::new(config).build(now, mtu)
         }
     }
@@ -138,7 +164,7 @@ impl congestion::Controller for Switchable {
         app_limited: bool,
         rtt: &RttEstimator,
     ) {
-        self.exchange_if_wanted(now);
+        self.exchange_if_wanted(now, rtt.min());
         self.inner.on_ack(now, sent, bytes, number, app_limited, rtt);
     }
 
@@ -179,13 +205,23 @@ impl congestion::Controller for Switchable {
         self.inner.window()
     }
 
+    /// A window that has not grown is sent almost at once, which RFC 9002 (7.7) allows for a first window.
     fn metrics(&self) -> ControllerMetrics {
-        self.inner.metrics()
+        let mut metrics = self.inner.metrics();
+        // Our BBR has a first rate of its own, and a window that shrank is one that the path has answered.
+        let is_first = self.active == Controller::Cubic
+            && metrics.congestion_window <= QUIC_FIRST_WINDOW_BYTES
+            && metrics.ssthresh.is_none_or(|threshold| threshold == u64::MAX);
+        if is_first {
+            let rate = FIRST_WINDOW_RATE.max(metrics.pacing_rate.unwrap_or(0));
+            metrics.pacing_rate = Some(rate);
+        }
+        metrics
     }
 
     fn clone_box(&self) -> Inner {
         let (inner, choice) = (self.inner.clone_box(), self.choice.clone());
-        Box::new(Self { inner, active: self.active, choice, mtu: self.mtu })
+        Box::new(Self { inner, active: self.active, choice, bbr: self.bbr, mtu: self.mtu })
     }
 
     fn initial_window(&self) -> u64 {
@@ -205,47 +241,69 @@ mod tests {
 
     const MTU: u16 = 1_452;
 
-    fn switchable(controller: Controller) -> Switchable {
-        let inner = fresh(controller, None, Instant::now(), MTU);
-        Switchable { inner, active: controller, choice: Arc::new(Choice::new(controller)), mtu: MTU }
+    const RTT: Duration = Duration::from_millis(100);
+
+    fn switchable(controller: Controller, bbr: QuicBbr) -> Switchable {
+        let inner = fresh((controller, bbr), None, Instant::now(), MTU);
+        Switchable { inner, active: controller, choice: Arc::new(Choice::new(controller)), bbr, mtu: MTU }
     }
 
     fn exchange(switchable: &mut Switchable, controller: Controller) {
         switchable.choice.want(controller);
-        switchable.exchange_if_wanted(Instant::now());
+        switchable.exchange_if_wanted(Instant::now(), RTT);
         assert_eq!(switchable.active, controller);
     }
 
     #[test]
     fn a_window_that_has_grown_is_carried_over_without_a_second_slow_start() {
-        let mut switchable = switchable(Controller::Cubic);
-        let grown = 10_000_000;
-        switchable.inner = Box::new(Grown(grown));
+        for bbr in [QuicBbr::Own, QuicBbr::Library] {
+            let mut switchable = switchable(Controller::Cubic, bbr);
+            let grown = 10_000_000;
+            switchable.inner = Box::new(Grown(grown));
+            exchange(&mut switchable, Controller::Bbr);
+            assert_eq!(switchable.window(), grown);
+            switchable.inner = Box::new(Grown(grown));
+            exchange(&mut switchable, Controller::Cubic);
+            assert!(grown - switchable.window() < u64::from(MTU), "{}", switchable.window());
+            assert_eq!(switchable.metrics().ssthresh, Some(switchable.window()));
+        }
+    }
+
+    #[test]
+    fn our_bbr_goes_on_at_the_rate_that_was_found() {
+        let mut switchable = switchable(Controller::Cubic, QuicBbr::Own);
+        switchable.inner = Box::new(Grown(1_000_000));
         exchange(&mut switchable, Controller::Bbr);
-        assert_eq!(switchable.window(), grown);
-        switchable.inner = Box::new(Grown(grown));
-        exchange(&mut switchable, Controller::Cubic);
-        assert!(grown - switchable.window() < u64::from(MTU), "{}", switchable.window());
-        assert_eq!(switchable.metrics().ssthresh, Some(switchable.window()));
+        let rate = switchable.metrics().pacing_rate.unwrap();
+        assert!((8_000_000..=10_000_000).contains(&rate), "{rate} bytes a second");
     }
 
     #[test]
     fn a_window_that_has_not_grown_starts_slowly_again() {
-        let mut switchable = switchable(Controller::Bbr);
+        let mut switchable = switchable(Controller::Bbr, QuicBbr::Own);
         exchange(&mut switchable, Controller::Cubic);
         assert_eq!(switchable.window(), switchable.initial_window());
         assert_eq!(switchable.metrics().ssthresh, Some(u64::MAX));
     }
 
     #[test]
+    fn a_first_window_is_sent_within_some_milliseconds_and_one_that_has_grown_is_spread() {
+        let mut switchable = switchable(Controller::Cubic, QuicBbr::Own);
+        assert_eq!(switchable.window(), QUIC_FIRST_WINDOW_BYTES);
+        assert_eq!(switchable.metrics().pacing_rate, Some(FIRST_WINDOW_RATE));
+        switchable.inner = Box::new(Grown(10_000_000));
+        assert_eq!(switchable.metrics().pacing_rate, None);
+    }
+
+    #[test]
     fn all_copies_of_a_controller_obey_the_same_choice() {
-        let switchable = switchable(Controller::Cubic);
+        let switchable = switchable(Controller::Cubic, QuicBbr::Own);
         let copy = switchable.clone_box().into_any().downcast::<Switchable>().unwrap();
         switchable.choice.want(Controller::Bbr);
         assert_eq!(copy.choice.wanted(), Controller::Bbr);
     }
 
-    /// A controller whose window has grown.
+    /// A controller whose window has grown until something was lost.
     #[derive(Debug)]
     struct Grown(u64);
 
@@ -256,6 +314,13 @@ mod tests {
 
         fn window(&self) -> u64 {
             self.0
+        }
+
+        fn metrics(&self) -> ControllerMetrics {
+            let mut metrics = ControllerMetrics::default();
+            metrics.congestion_window = self.0;
+            metrics.ssthresh = Some(self.0);
+            metrics
         }
 
         fn clone_box(&self) -> Inner {

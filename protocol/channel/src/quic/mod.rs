@@ -6,9 +6,11 @@
 //! when they are dropped unfinished, errors that name what happened, and a goodbye that one can wait for.
 
 mod address;
+mod bbr;
 mod config;
 mod connection;
 mod controller;
+mod datagram;
 mod error;
 mod gauge;
 mod listener;

@@ -1,16 +1,18 @@
 //! UDP sockets, and what the system gave them.
 
 use std::{
-    fs, io,
+    io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::Arc,
 };
 
 use noq::{Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime};
-use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::settings::BufferSize;
+use crate::{
+    buffer::{self, Way, limit_of_asked, read_back},
+    settings::BufferSize,
+};
 
 /// What the system gave a UDP socket.
 #[derive(Debug, Clone, Copy)]
@@ -32,11 +34,11 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Binds `address`, with buffers as near to `buffer_bytes` as the system allows. Without a server
-    /// configuration it accepts nobody.
+    /// Binds `address`, with buffers as near to `buffer_bytes` as the system allows, or as it gives them by itself.
+    /// Without a server configuration it accepts nobody.
     pub(super) fn new(
         address: SocketAddr,
-        buffer_bytes: u32,
+        buffer_bytes: Option<u32>,
         config: EndpointConfig,
         server: Option<ServerConfig>,
     ) -> io::Result<Self> {
@@ -45,8 +47,11 @@ impl Bound {
             // The same port of IPv4 belongs to another listener.
             socket.set_only_v6(true)?;
         }
-        let receive_buffer = ask_receive_buffer(&socket, buffer_bytes)?;
-        let send_buffer = ask_send_buffer(&socket, buffer_bytes)?;
+        if let Some(bytes) = buffer_bytes {
+            buffer::ask(&socket, bytes)?;
+        }
+        let buffer = |way| read_back(&socket, way, buffer_bytes, limit_of_asked(way));
+        let (send_buffer, receive_buffer) = (buffer(Way::Send)?, buffer(Way::Receive)?);
         socket.bind(&address.into())?;
         let raw = Arc::new(UdpSocket::from(socket.try_clone()?));
         let wrapped = TokioRuntime.wrap_udp_socket(socket.into())?;
@@ -70,63 +75,41 @@ pub(super) fn any_port(remote: SocketAddr) -> SocketAddr {
     }
 }
 
-/// A privileged process may go beyond the system's limit; any other one gets what the limit leaves.
-fn ask_receive_buffer(socket: &Socket, bytes: u32) -> io::Result<BufferSize> {
-    #[cfg(target_os = "linux")]
-    let forced = sockopt::set_socket_recv_buffer_size_force(socket, bytes as usize).is_ok();
-    #[cfg(not(target_os = "linux"))]
-    let forced = false;
-    if !forced {
-        sockopt::set_socket_recv_buffer_size(socket, bytes as usize)?;
-    }
-    let effective = sockopt::socket_recv_buffer_size(socket)?;
-    Ok(BufferSize { asked: Some(bytes), effective: clamped(effective), limit: system_limit("rmem_max") })
-}
-
-fn ask_send_buffer(socket: &Socket, bytes: u32) -> io::Result<BufferSize> {
-    #[cfg(target_os = "linux")]
-    let forced = sockopt::set_socket_send_buffer_size_force(socket, bytes as usize).is_ok();
-    #[cfg(not(target_os = "linux"))]
-    let forced = false;
-    if !forced {
-        sockopt::set_socket_send_buffer_size(socket, bytes as usize)?;
-    }
-    let effective = sockopt::socket_send_buffer_size(socket)?;
-    Ok(BufferSize { asked: Some(bytes), effective: clamped(effective), limit: system_limit("wmem_max") })
-}
-
-/// Reads `/proc/sys/net/core`; `None` where there is none.
-fn system_limit(name: &str) -> Option<u32> {
-    fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok()
-}
-
-fn clamped(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ASKED: u32 = 1024 * 1024;
+
+    fn bound(address: impl Into<SocketAddr>, buffer_bytes: Option<u32>) -> Bound {
+        Bound::new(address.into(), buffer_bytes, EndpointConfig::default(), None).unwrap()
+    }
+
     #[tokio::test]
     async fn what_the_system_gave_is_read_back() {
-        let asked = 1024 * 1024;
-        let local = (Ipv4Addr::LOCALHOST, 0).into();
-        let bound = Bound::new(local, asked, EndpointConfig::default(), None).unwrap();
+        let bound = bound((Ipv4Addr::LOCALHOST, 0), Some(ASKED));
         for buffer in [bound.properties.send_buffer, bound.properties.receive_buffer] {
-            assert_eq!(buffer.asked, Some(asked));
-            let least = buffer.limit.unwrap_or(asked).min(asked);
+            assert_eq!(buffer.asked, Some(ASKED));
+            let least = buffer.limit.unwrap_or(ASKED).min(ASKED);
             assert!(buffer.effective >= least, "{} of {least}", buffer.effective);
         }
         assert_ne!(bound.local.port(), 0);
     }
 
     #[tokio::test]
+    async fn who_asks_for_nothing_has_what_any_socket_has() {
+        let bound = bound((Ipv4Addr::LOCALHOST, 0), None);
+        let any = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        for (got, way) in
+            [(bound.properties.send_buffer, Way::Send), (bound.properties.receive_buffer, Way::Receive)]
+        {
+            assert_eq!(got, read_back(&any, way, None, limit_of_asked(way)).unwrap());
+        }
+    }
+
+    #[tokio::test]
     async fn both_families_share_a_port() {
-        let four =
-            Bound::new((Ipv4Addr::UNSPECIFIED, 0).into(), 1024 * 1024, EndpointConfig::default(), None)
-                .unwrap();
-        let six = SocketAddr::from((Ipv6Addr::UNSPECIFIED, four.local.port()));
-        Bound::new(six, 1024 * 1024, EndpointConfig::default(), None).unwrap();
+        let four = bound((Ipv4Addr::UNSPECIFIED, 0), Some(ASKED));
+        bound((Ipv6Addr::UNSPECIFIED, four.local.port()), Some(ASKED));
     }
 }

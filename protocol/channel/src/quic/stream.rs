@@ -2,28 +2,83 @@
 
 use std::{
     io,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
+use bytes::{Buf as _, Bytes};
 use futures::{AsyncRead, AsyncWrite};
 use noq::{ReadError, RecvStream, SendStream, VarInt, WriteError};
 
 use super::{error::lost, window::Window};
+use crate::limits::{QUIC_SLICES, QUIC_USUAL_DATAGRAM_BYTES};
 
 /// Both directions of a stream. Closing it ends our direction; a stream that is dropped before that is reset, so
 /// that the peer never takes what it got for the whole.
 pub(super) struct Stream {
     send: SendStream,
     receive: RecvStream,
+    arrived: Arrived,
     window: Arc<Window>,
     closed: bool,
 }
 
+/// What was taken from the connection and not yet from the stream. It is copied from here, so that meanwhile the
+/// connection is free to go on.
+#[derive(Default)]
+struct Arrived {
+    slices: Vec<Bytes>,
+    /// The first that is not used up.
+    next: usize,
+}
+
 impl Stream {
     pub(super) fn new((send, receive): (SendStream, RecvStream), window: Arc<Window>) -> Self {
-        Self { send, receive, window, closed: false }
+        Self { send, receive, arrived: Arrived::default(), window, closed: false }
+    }
+}
+
+impl Arrived {
+    fn is_empty(&self) -> bool {
+        self.next == self.slices.len()
+    }
+
+    /// Takes about as much as a reader of `wanted` bytes needs; nothing at the end of the stream.
+    fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        receive: &mut RecvStream,
+        wanted: usize,
+    ) -> Poll<Result<(), ReadError>> {
+        let most = wanted.div_ceil(QUIC_USUAL_DATAGRAM_BYTES.into()).min(QUIC_SLICES);
+        self.next = 0;
+        self.slices.resize(most, Bytes::new());
+        let taken = pin!(receive.read_many_chunks(&mut self.slices)).poll(context);
+        let count = match &taken {
+            Poll::Ready(Ok(Some(count))) => *count,
+            Poll::Ready(Ok(None) | Err(_)) | Poll::Pending => 0,
+        };
+        self.slices.truncate(count);
+        taken.map_ok(|_| ())
+    }
+
+    /// Copies as much as there is and fits; says how much.
+    fn copy_to(&mut self, buffer: &mut [u8]) -> usize {
+        let mut copied = 0;
+        while let Some(slice) = self.slices.get_mut(self.next)
+            && copied < buffer.len()
+        {
+            let length = slice.len().min(buffer.len() - copied);
+            slice.copy_to_slice(&mut buffer[copied..copied + length]);
+            copied += length;
+            if slice.is_empty() {
+                // Its datagram need not be kept any longer.
+                *slice = Bytes::new();
+                self.next += 1;
+            }
+        }
+        copied
     }
 }
 
@@ -33,8 +88,12 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let read = ready!(self.receive.poll_read(context, buffer)).map_err(read_error)?;
-        self.window.on_read(read);
+        let this = &mut *self;
+        if this.arrived.is_empty() {
+            ready!(this.arrived.poll_fill(context, &mut this.receive, buffer.len())).map_err(read_error)?;
+        }
+        let read = this.arrived.copy_to(buffer);
+        this.window.on_read(read);
         Poll::Ready(Ok(read))
     }
 }

@@ -16,12 +16,13 @@ use libp2p_core::{
     transport::{DialOpts, ListenerId, PortUse, TransportError, TransportEvent},
 };
 use libp2p_identity::{Keypair, PeerId};
-use noq::{Connection, Incoming, IncomingFuture};
+use noq::{Connecting, Connection, Incoming};
 
 use super::{
     address::{from_socket, to_socket},
     config::Configs,
     connection::{Muxer, established},
+    datagram::largest_datagram,
     error::lost,
     gauge::QuicGauge,
     listener::{Event, Listener},
@@ -30,7 +31,7 @@ use super::{
 };
 use crate::{
     gauge::{Gauge, Gauges, Held, Place},
-    settings::{ChannelSettings, Controller},
+    settings::{ChannelSettings, QuicFlow},
     setup::{Budget, Deadlines, SetupCause, SetupError, Step},
     tls::IdentityError,
 };
@@ -43,13 +44,13 @@ type TransportResult<T> = Result<T, TransportError<SetupError>>;
 pub(crate) struct QuicTransport {
     configs: Configs,
     deadlines: Deadlines,
-    buffer_bytes: u32,
+    buffer_bytes: Option<u32>,
     /// The oldest first.
     listeners: Vec<(ListenerId, Listener)>,
     /// Sockets that only dial, IPv4 and IPv6, while no listener can be used.
     dialers: [Option<Bound>; 2],
     /// Peers whose connection is awaited where a hole is being punched for it.
-    punching: HashMap<SocketAddr, oneshot::Sender<IncomingFuture>>,
+    punching: HashMap<SocketAddr, oneshot::Sender<Connecting>>,
     gauges: Gauges,
     events: Vec<TransportEvent<Setup, SetupError>>,
     waker: Option<Waker>,
@@ -63,7 +64,7 @@ impl QuicTransport {
         gauges: Gauges,
     ) -> Result<Self, IdentityError> {
         Ok(Self {
-            configs: Configs::new(identity, settings.controller.unwrap_or(Controller::Cubic))?,
+            configs: Configs::new(identity, settings)?,
             deadlines,
             buffer_bytes: settings.udp_buffer_bytes,
             listeners: Vec::new(),
@@ -109,13 +110,14 @@ impl QuicTransport {
 
     fn connect(&mut self, remote: SocketAddr, port_use: PortUse) -> Result<Setup, SetupError> {
         let socket = self.dialing_socket(remote, port_use).map_err(failed)?;
-        let (client, properties) = (self.configs.client.clone(), socket.properties.clone());
+        let client = self.configs.client(largest_datagram(remote));
+        let properties = socket.properties.clone();
         let connecting = async move {
             // The specification forbids a server name: an unspecified address sends none.
             let connecting = socket.endpoint.connect_with(client, remote, "0.0.0.0");
             connecting.map_err(io::Error::other)?.await.map_err(lost)
         };
-        Ok(set_up(connecting, self.deadlines, properties, self.gauges.dialing()).boxed())
+        Ok(self.set_up(connecting, properties, self.gauges.dialing()))
     }
 
     /// Makes a hole for `remote` in our routers, through which it connects to us.
@@ -138,7 +140,16 @@ impl QuicTransport {
             };
             arrived?.await.map_err(lost)
         };
-        Ok(set_up(connecting, self.deadlines, properties, self.gauges.dialing()).boxed())
+        Ok(self.set_up(connecting, properties, self.gauges.dialing()))
+    }
+
+    fn set_up(
+        &self,
+        connecting: impl Future<Output = io::Result<Connection>> + Send + 'static,
+        socket: Arc<UdpProperties>,
+        place: Place,
+    ) -> Setup {
+        set_up(connecting, self.deadlines, self.configs.flow, socket, place).boxed()
     }
 
     fn forget(&mut self, id: ListenerId) -> bool {
@@ -181,7 +192,13 @@ impl QuicTransport {
         incoming: Incoming,
     ) -> Option<TransportEvent<Setup, SetupError>> {
         let remote = incoming.remote_address();
-        let mut attempt = incoming.into_future();
+        let mut attempt = match incoming.accept_with(self.configs.server(largest_datagram(remote))) {
+            Ok(attempt) => attempt,
+            Err(error) => {
+                tracing::debug!(%remote, %error, "an attempt to connect could not be taken");
+                return None;
+            }
+        };
         if let Some(waiting) = self.punching.remove(&remote) {
             match waiting.send(attempt) {
                 Ok(()) => return None,
@@ -190,7 +207,7 @@ impl QuicTransport {
         }
         let (local_addr, send_back_addr) = (from_socket(socket.local), from_socket(remote));
         let place = self.gauges.accepting(&local_addr, &send_back_addr);
-        let upgrade = set_up(attempt.map_err(lost), self.deadlines, socket.properties, place).boxed();
+        let upgrade = self.set_up(attempt.map_err(lost), socket.properties, place);
         Some(TransportEvent::Incoming { listener_id: id, upgrade, local_addr, send_back_addr })
     }
 }
@@ -249,6 +266,7 @@ impl Transport for QuicTransport {
 async fn set_up(
     connecting: impl Future<Output = io::Result<Connection>>,
     deadlines: Deadlines,
+    flow: QuicFlow,
     socket: Arc<UdpProperties>,
     place: Place,
 ) -> Result<Connected, SetupError> {
@@ -256,7 +274,7 @@ async fn set_up(
     if let Some(gauge) = QuicGauge::new(&connection, socket) {
         place.fill(Gauge::quic(gauge));
     }
-    Ok((peer, StreamMuxerBox::new(Held::new(Muxer::new(connection), place))))
+    Ok((peer, StreamMuxerBox::new(Held::new(Muxer::new(connection, flow), place))))
 }
 
 fn failed(error: io::Error) -> SetupError {

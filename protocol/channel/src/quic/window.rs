@@ -11,7 +11,7 @@ use std::{
 
 use noq::{Connection, PathId};
 
-use crate::limits::{QUIC_CONNECTION_WINDOW_BYTES, QUIC_CONNECTION_WINDOW_MAX_BYTES};
+use crate::settings::QuicFlow;
 
 /// Shared by the streams of a connection, which tell it what was read.
 pub(super) struct Window {
@@ -23,8 +23,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn new(connection: Connection) -> Self {
-        let growth = Growth { window_bytes: QUIC_CONNECTION_WINDOW_BYTES, since: Instant::now() };
+    pub(super) fn new(connection: Connection, flow: QuicFlow) -> Self {
+        let growth = Growth::new(flow, Instant::now());
         let due_bytes = AtomicU64::new(growth.window_bytes.into());
         Self { connection, read_bytes: AtomicU64::new(0), due_bytes, growth: Mutex::new(growth) }
     }
@@ -53,17 +53,22 @@ impl Window {
 /// Decides when the window is what holds the peer back.
 struct Growth {
     window_bytes: u32,
+    largest_bytes: u32,
     /// When a whole window had been read for the last time.
     since: Instant,
 }
 
 impl Growth {
+    fn new(flow: QuicFlow, since: Instant) -> Self {
+        Self { window_bytes: flow.window_bytes, largest_bytes: flow.largest_window_bytes, since }
+    }
+
     /// A whole window was read. In less than two round trips that takes more than half of the rate that the window
     /// allows; then it is doubled. True when it has grown.
     fn on_window_read(&mut self, now: Instant, rtt: Duration) -> bool {
         let took = now.duration_since(self.since);
         self.since = now;
-        let grown = self.window_bytes.saturating_mul(2).min(QUIC_CONNECTION_WINDOW_MAX_BYTES);
+        let grown = self.window_bytes.saturating_mul(2).min(self.largest_bytes);
         if took >= 2 * rtt || grown == self.window_bytes {
             return false;
         }
@@ -81,7 +86,7 @@ mod tests {
     #[test]
     fn a_window_that_is_read_fast_grows_to_its_limit() {
         let mut now = Instant::now();
-        let mut growth = Growth { window_bytes: QUIC_CONNECTION_WINDOW_BYTES, since: now };
+        let mut growth = Growth::new(QuicFlow::default(), now);
         let mut sizes = Vec::new();
         for _ in 0..4 {
             now += RTT;
@@ -94,8 +99,15 @@ mod tests {
     #[test]
     fn a_window_that_is_read_slowly_stays() {
         let now = Instant::now();
-        let mut growth = Growth { window_bytes: QUIC_CONNECTION_WINDOW_BYTES, since: now };
+        let mut growth = Growth::new(QuicFlow::default(), now);
         assert!(!growth.on_window_read(now + 2 * RTT, RTT));
-        assert_eq!(growth.window_bytes, QUIC_CONNECTION_WINDOW_BYTES);
+        assert_eq!(growth.window_bytes, QuicFlow::default().window_bytes);
+    }
+
+    #[test]
+    fn a_window_that_may_not_grow_stays() {
+        let (now, flow) = (Instant::now(), QuicFlow::default());
+        let mut growth = Growth::new(QuicFlow { largest_window_bytes: flow.window_bytes, ..flow }, now);
+        assert!(!growth.on_window_read(now + RTT, RTT));
     }
 }

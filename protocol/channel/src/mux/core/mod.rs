@@ -1,6 +1,8 @@
 //! The decisions of a multiplexed connection: streams, windows, and which bytes go out. It knows no socket; frames
 //! come in one by one, and bytes go out in order. Times are since the connection began.
 
+mod streams;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
@@ -10,13 +12,13 @@ use std::{
 
 use super::{
     Violation,
-    frame::{ACK, FIN, Header, Kind, RST, SYN},
+    frame::{ACK, FIN, HEADER_BYTES, Header, Kind, RST, SYN},
     inbox::{Chunk, Inbox, Spares},
     window::{Budget, FIRST_WINDOW_BYTES, ReceiveWindow},
 };
-use crate::limits::{
-    FRAME_BYTES, REFUSALS, ROUND_TRIP_INTERVAL, UNANSWERED_STREAMS, UNREAD_BYTES, WRITE_BUFFER_BYTES,
-    YAMUX_STREAMS,
+use crate::{
+    limits::{CLOSING_TIME, REFUSALS, ROUND_TRIP_INTERVAL},
+    settings::TcpFlow,
 };
 
 /// Who dialed: the two sides number their streams apart.
@@ -41,7 +43,7 @@ impl Role {
 
 /// Where the content of a frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Content {
+pub(in crate::mux) enum Content {
     /// To a stream, with [`Core::deliver`]; after the last of it nothing more comes if `ends`.
     Stream { ends: bool },
     /// Nowhere: the stream is gone.
@@ -50,21 +52,22 @@ pub(super) enum Content {
 
 /// How a connection ended.
 #[derive(Debug, Clone)]
-pub(super) struct End {
-    pub(super) kind: io::ErrorKind,
-    pub(super) why: String,
+pub(in crate::mux) struct End {
+    pub(in crate::mux) kind: io::ErrorKind,
+    pub(in crate::mux) why: String,
 }
 
 impl End {
-    pub(super) fn error(&self) -> io::Error {
+    pub(in crate::mux) fn error(&self) -> io::Error {
         io::Error::new(self.kind, self.why.clone())
     }
 }
 
 /// The state of a connection.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(in crate::mux) struct Core {
     role: Role,
+    flow: TcpFlow,
     next_stream: u32,
     streams: BTreeMap<u32, State>,
     /// How many of them the peer opened.
@@ -82,6 +85,8 @@ pub(super) struct Core {
     /// Whoever moves bytes between this and the socket.
     driver: Option<Waker>,
     ended: Option<End>,
+    /// When content came last on a stream that this side gave up before the peer had ended it.
+    cut_off_at: Option<Duration>,
 }
 
 /// What waits to be sent.
@@ -119,6 +124,8 @@ struct State {
     /// Whether the peer said so.
     is_read_to_end: bool,
     is_reset: bool,
+    /// When content came last.
+    heard_at: Option<Duration>,
     /// Whether nobody holds it any more.
     is_forgotten: bool,
     reader: Option<Waker>,
@@ -146,6 +153,7 @@ impl State {
             is_finished: false,
             is_read_to_end: false,
             is_reset: false,
+            heard_at: None,
             is_forgotten: false,
             reader: None,
             writer: None,
@@ -172,156 +180,11 @@ fn keep(waker: &mut Option<Waker>, context: &Context<'_>) {
     }
 }
 
-// What streams ask for.
 impl Core {
-    /// Reads what came. At the end of the stream it is 0.
-    pub(super) fn read(
-        &mut self,
-        id: u32,
-        buffer: &mut [u8],
-        context: &Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        let Some(state) = self.streams.get_mut(&id) else { return Poll::Ready(Err(self.broken())) };
-        let bytes = state.inbox.read(buffer, &mut self.spares);
-        self.unread -= bytes;
-        if bytes > 0 || buffer.is_empty() {
-            self.note_window(id);
-            return Poll::Ready(Ok(bytes));
-        }
-        if state.is_reset {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
-        }
-        if state.is_read_to_end {
-            return Poll::Ready(Ok(0));
-        }
-        if let Some(end) = &self.ended {
-            return Poll::Ready(Err(end.error()));
-        }
-        keep(&mut state.reader, context);
-        Poll::Pending
-    }
-
-    /// Takes as much as the peer's window and the room for frames allow.
-    pub(super) fn write(&mut self, id: u32, bytes: &[u8], context: &Context<'_>) -> Poll<io::Result<usize>> {
-        let Some(state) = self.streams.get_mut(&id) else { return Poll::Ready(Err(self.broken())) };
-        if state.is_reset {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
-        }
-        if let Some(end) = &self.ended {
-            return Poll::Ready(Err(end.error()));
-        }
-        if state.is_finished {
-            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-        }
-        let room = WRITE_BUFFER_BYTES.saturating_sub(self.outgoing.frames.len());
-        let length = bytes.len().min(state.send_window as usize).min(FRAME_BYTES).min(room);
-        if length == 0 && !bytes.is_empty() {
-            if room == 0 && !state.is_waiting {
-                state.is_waiting = true;
-                self.outgoing.waiting.push(id);
-            }
-            keep(&mut state.writer, context);
-            return Poll::Pending;
-        }
-        state.send_window -= length as u32;
-        self.push_frame(id, 0, &bytes[..length]);
-        Poll::Ready(Ok(length))
-    }
-
-    /// Says that nothing more comes.
-    pub(super) fn finish(&mut self, id: u32) -> io::Result<()> {
-        let Some(state) = self.streams.get_mut(&id) else { return Err(self.broken()) };
-        if state.is_finished {
-            return Ok(());
-        }
-        if state.is_reset {
-            return Err(io::ErrorKind::ConnectionReset.into());
-        }
-        if let Some(end) = &self.ended {
-            return Err(end.error());
-        }
-        state.is_finished = true;
-        self.push_frame(id, FIN, &[]);
-        Ok(())
-    }
-
-    /// Nobody holds the stream any more. One that was not finished is reset, unless the peer has finished it.
-    pub(super) fn forget(&mut self, id: u32) {
-        let Some(state) = self.streams.get_mut(&id) else { return };
-        state.is_forgotten = true;
-        let is_known = state.greeting != SYN;
-        let last = match (state.is_finished, state.is_read_to_end) {
-            (true, false) if !state.is_reset && self.ended.is_none() => {
-                // What still comes is dropped, and the peer may send it.
-                self.unread -= state.inbox.clear(&mut self.spares);
-                self.note_window(id);
-                return;
-            }
-            (true, _) => None,
-            (false, true) => Some(FIN),
-            (false, false) => Some(RST),
-        };
-        if let Some(flag) = last.filter(|_| is_known && !state.is_reset && self.ended.is_none()) {
-            self.push_frame(id, flag, &[]);
-        }
-        self.remove(id);
-    }
-
-    fn broken(&self) -> io::Error {
-        self.ended.as_ref().map_or_else(|| io::ErrorKind::ConnectionReset.into(), End::error)
-    }
-
-    /// Notes that the peer may be allowed to send more.
-    fn note_window(&mut self, id: u32) {
-        let Some(state) = self.streams.get_mut(&id) else { return };
-        if !state.is_read_to_end && !state.is_reset && state.window.is_due(state.inbox.len()) {
-            self.owe(id);
-        }
-    }
-
-    fn owe(&mut self, id: u32) {
-        let Some(state) = self.streams.get_mut(&id) else { return };
-        if !state.is_owing {
-            state.is_owing = true;
-            self.outgoing.owing.push_back(id);
-            wake(&mut self.driver);
-        }
-    }
-
-    fn push_frame(&mut self, id: u32, flags: u16, content: &[u8]) {
-        let greeting = self.streams.get_mut(&id).map_or(0, |state| std::mem::take(&mut state.greeting));
-        let length = content.len() as u32;
-        let header = Header { kind: Kind::Data, flags: flags | greeting, stream: id, length };
-        if self.outgoing.frames.is_empty() {
-            wake(&mut self.driver);
-        }
-        self.outgoing.frames.extend_from_slice(&header.encode());
-        self.outgoing.frames.extend_from_slice(content);
-    }
-
-    fn remove(&mut self, id: u32) {
-        let Some(mut state) = self.streams.remove(&id) else { return };
-        state.wake();
-        self.unread -= state.inbox.clear(&mut self.spares);
-        self.budget.remove_stream(&state.window);
-        if !self.role.opens(id) {
-            self.accepted -= 1;
-        } else if !state.is_answered {
-            self.answered();
-        }
-    }
-
-    fn answered(&mut self) {
-        self.unanswered -= 1;
-        wake(&mut self.opener);
-    }
-}
-
-// What the connection asks for.
-impl Core {
-    pub(super) fn new(role: Role) -> Self {
+    pub(in crate::mux) fn new(role: Role) -> Self {
         Self {
             role,
+            flow: TcpFlow::default(),
             next_stream: role.first_stream(),
             streams: BTreeMap::new(),
             accepted: 0,
@@ -335,15 +198,22 @@ impl Core {
             round_trip: RoundTrip::default(),
             driver: None,
             ended: None,
+            cut_off_at: None,
         }
     }
 
+    /// Sets the bounds, before there is any stream.
+    pub(in crate::mux) fn allow(&mut self, flow: TcpFlow) {
+        self.budget = Budget::within(flow);
+        self.flow = flow;
+    }
+
     /// Opens a stream. The peer hears of it with its first frame.
-    pub(super) fn open(&mut self, now: Duration, context: &Context<'_>) -> Poll<io::Result<u32>> {
+    pub(in crate::mux) fn open(&mut self, now: Duration, context: &Context<'_>) -> Poll<io::Result<u32>> {
         if let Some(end) = &self.ended {
             return Poll::Ready(Err(end.error()));
         }
-        if self.unanswered >= UNANSWERED_STREAMS {
+        if self.unanswered >= self.flow.unanswered_streams {
             keep(&mut self.opener, context);
             return Poll::Pending;
         }
@@ -359,19 +229,19 @@ impl Core {
     }
 
     /// The next stream that the peer opened. It is answered at once, so that the peer may open more.
-    pub(super) fn accept(&mut self) -> Option<u32> {
+    pub(in crate::mux) fn accept(&mut self) -> Option<u32> {
         let id = self.arrived.pop_front()?;
         self.owe(id);
         Some(id)
     }
 
     /// Whether streams wait to be accepted.
-    pub(super) fn has_arrived(&self) -> bool {
+    pub(in crate::mux) fn has_arrived(&self) -> bool {
         !self.arrived.is_empty()
     }
 
     /// A frame is coming. What its content is for, if it has any.
-    pub(super) fn hear(&mut self, header: Header, now: Duration) -> Result<Content, Heard> {
+    pub(in crate::mux) fn hear(&mut self, header: Header, now: Duration) -> Result<Content, Heard> {
         match header.kind {
             Kind::Ping => self.hear_ping(header, now),
             Kind::GoAway => return Err(Heard::Goodbye),
@@ -400,6 +270,9 @@ impl Core {
         }
         let Some(state) = self.streams.get_mut(&id) else {
             // It may have been forgotten while this was on its way.
+            if kind == Kind::Data && length > 0 {
+                self.cut_off_at = Some(now);
+            }
             return Ok(Content::Nowhere);
         };
         if header.has(ACK) && !state.is_answered {
@@ -431,7 +304,9 @@ impl Core {
         if !state.window.take(length) {
             return Err(Violation::Window(id));
         }
-        if length == 0 && ends {
+        if length > 0 {
+            state.heard_at = Some(now);
+        } else if ends {
             self.end_reading(id);
         }
         Ok(Content::Stream { ends })
@@ -442,7 +317,7 @@ impl Core {
         if id == 0 || self.role.opens(id) || self.streams.contains_key(&id) {
             return Err(Violation::Stream(id));
         }
-        if self.accepted >= YAMUX_STREAMS {
+        if self.accepted >= self.flow.streams {
             self.outgoing.refused.push(id);
             wake(&mut self.driver);
             return if self.outgoing.refused.len() > REFUSALS { Err(Violation::Streams) } else { Ok(false) };
@@ -455,12 +330,17 @@ impl Core {
     }
 
     /// A buffer for content of a stream.
-    pub(super) fn buffer(&mut self, bytes: usize) -> Chunk {
+    pub(in crate::mux) fn buffer(&mut self, bytes: usize) -> Chunk {
         self.spares.chunk(bytes)
     }
 
     /// Content of a stream came, as much as the chunk holds; gives the chunk back, empty, where it is not kept.
-    pub(super) fn deliver(&mut self, id: u32, chunk: Chunk, ends: bool) -> Result<Option<Chunk>, Violation> {
+    pub(in crate::mux) fn deliver(
+        &mut self,
+        id: u32,
+        chunk: Chunk,
+        ends: bool,
+    ) -> Result<Option<Chunk>, Violation> {
         let Some(state) = self.streams.get_mut(&id) else { return Ok(Some(chunk.emptied())) };
         if state.is_forgotten || state.is_reset {
             // It counts as read.
@@ -477,7 +357,7 @@ impl Core {
         if ends {
             self.end_reading(id);
         }
-        if self.unread > UNREAD_BYTES { Err(Violation::Unread) } else { Ok(left) }
+        if self.unread > self.flow.unread_bytes { Err(Violation::Unread) } else { Ok(left) }
     }
 
     fn end_reading(&mut self, id: u32) {
@@ -490,8 +370,7 @@ impl Core {
     }
 
     /// Gives out what is to be sent now: first `control`, then `frames`, both of which must be empty.
-    pub(super) fn collect(&mut self, control: &mut Vec<u8>, frames: &mut Vec<u8>, now: Duration) {
-        self.ask_round_trip(control, now);
+    pub(in crate::mux) fn collect(&mut self, control: &mut Vec<u8>, frames: &mut Vec<u8>, now: Duration) {
         if let Some(length) = self.outgoing.pong.take() {
             control.extend(Header { kind: Kind::Ping, flags: ACK, stream: 0, length }.encode());
         }
@@ -505,12 +384,29 @@ impl Core {
         if std::mem::take(&mut self.outgoing.goodbye) {
             frames.extend(Header { kind: Kind::GoAway, flags: 0, stream: 0, length: 0 }.encode());
         }
+        if !control.is_empty() || !frames.is_empty() {
+            self.ask_round_trip(control, now);
+        }
         for id in self.outgoing.waiting.drain(..) {
             if let Some(state) = self.streams.get_mut(&id) {
                 state.is_waiting = false;
                 wake(&mut state.writer);
             }
         }
+    }
+
+    /// About how many bytes wait to be sent, and may: the peer measures how soon a ping is answered.
+    pub(in crate::mux) fn waiting_bytes(&self) -> usize {
+        let Outgoing { frames, owing, refused, pong, .. } = &self.outgoing;
+        match pong {
+            Some(_) => 0,
+            None => frames.len() + HEADER_BYTES * (owing.len() + refused.len()),
+        }
+    }
+
+    /// The shortest round trip that was measured.
+    pub(in crate::mux) fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.shortest
     }
 
     /// Says to the peer what a stream owes it.
@@ -530,6 +426,7 @@ impl Core {
         }
     }
 
+    /// Goes with something else: it is worth no packet of its own.
     fn ask_round_trip(&mut self, control: &mut Vec<u8>, now: Duration) {
         let RoundTrip { asked, next, count, .. } = &mut self.round_trip;
         if asked.is_some() || next.is_some_and(|next| now < next) {
@@ -542,48 +439,63 @@ impl Core {
     }
 
     /// Keeps whoever moves the bytes, to be woken when there are some.
-    pub(super) fn keep_driver(&mut self, context: &Context<'_>) {
+    pub(in crate::mux) fn keep_driver(&mut self, context: &Context<'_>) {
         keep(&mut self.driver, context);
     }
 
-    /// Says goodbye behind everything that was written.
-    pub(super) fn say_goodbye(&mut self) {
+    /// Ends all streams and says goodbye behind everything that was written, if nothing has ended them before; whether
+    /// the peer is likely to be sending.
+    pub(in crate::mux) fn close(&mut self, now: Duration) -> bool {
+        if self.ended.is_some() {
+            return false;
+        }
         self.outgoing.goodbye = true;
+        self.end(End { kind: io::ErrorKind::ConnectionAborted, why: "closed by this node".into() });
+        self.is_spoken_to(now)
+    }
+
+    /// Whether content came within the last two round trips on a stream that the peer has not ended: more may be on its
+    /// way. Who was silent for longer is, and streams that only wait are no reason to wait for them.
+    fn is_spoken_to(&self, now: Duration) -> bool {
+        let recent = self.round_trip.shortest.map_or(CLOSING_TIME, |time| (time * 2).min(CLOSING_TIME));
+        let open = self.streams.values().filter(|state| !state.is_read_to_end && !state.is_reset);
+        let heard_at = open.filter_map(|state| state.heard_at).chain(self.cut_off_at).max();
+        heard_at.is_some_and(|heard_at| now.saturating_sub(heard_at) < recent)
     }
 
     /// Ends all streams. What came before can still be read.
-    pub(super) fn end(&mut self, end: End) {
+    pub(in crate::mux) fn end(&mut self, end: End) {
         self.ended.get_or_insert(end);
         self.streams.values_mut().for_each(State::wake);
         wake(&mut self.opener);
     }
 
     /// Whether the connection has ended, and how.
-    pub(super) fn ended(&self) -> Option<&End> {
+    pub(in crate::mux) fn ended(&self) -> Option<&End> {
         self.ended.as_ref()
     }
 
     /// Gives back a buffer that is not needed.
-    pub(super) fn spare(&mut self, chunk: Chunk) {
+    pub(in crate::mux) fn spare(&mut self, chunk: Chunk) {
         self.spares.give_back(chunk);
     }
 
     /// Bytes that came and were not read.
     #[cfg(test)]
-    pub(super) fn unread(&self) -> usize {
+    pub(in crate::mux) fn unread(&self) -> usize {
         self.unread
     }
 
     /// Streams that are kept.
     #[cfg(test)]
-    pub(super) fn streams(&self) -> usize {
+    pub(in crate::mux) fn streams(&self) -> usize {
         self.streams.len()
     }
 }
 
 /// What ends a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(in crate::mux) enum Heard {
     /// The peer says goodbye.
     Goodbye,
     /// The peer breaks the protocol.

@@ -1,0 +1,40 @@
+//! Flows that share a path.
+
+use crate::controller::simulation::{Path, Simulation, Source};
+
+fn together(path: Path, starts: &[f64]) -> Simulation {
+    starts.iter().fold(Simulation::new(path, 1), |flows, start| flows.bbr(*start, Source::Bulk))
+}
+
+#[test]
+fn two_flows_share_evenly() {
+    for queue in [0.25, 1.0] {
+        let outcome = together(Path::new(50.0, 40).queue(queue), &[0.0, 0.0]).run(30);
+        let (jain, dropped) = (outcome.jain(10..30), outcome.dropped_share(0, 10..30));
+        assert!(jain > 0.95, "{jain} with a queue of {queue}");
+        assert!(dropped < 0.02, "{dropped} with a queue of {queue}");
+    }
+}
+
+#[test]
+fn one_that_comes_later_gets_its_share() {
+    let outcome = together(Path::new(50.0, 40), &[0.0, 5.0]).run(40);
+    let jain = outcome.jain(20..40);
+    assert!(jain > 0.9, "{jain}");
+}
+
+#[test]
+fn four_flows_share_evenly_and_fill_the_path() {
+    let outcome = together(Path::new(50.0, 40), &[0.0, 1.0, 2.0, 3.0]).run(60);
+    let jain = outcome.jain(30..60);
+    assert!(jain > 0.9, "{jain}");
+    let mbit: f64 = (0..4).map(|flow| outcome.mbit(flow, 30..60)).sum();
+    assert!(mbit > 47.0, "{mbit} Mbit/s");
+}
+
+#[test]
+fn cubic_keeps_a_quarter_of_a_path_that_it_had_first() {
+    let outcome = Simulation::new(Path::new(50.0, 40), 1).cubic(0.0).bbr(5.0, Source::Bulk).run(60);
+    let mbit = outcome.mbit(0, 10..60);
+    assert!(mbit > 12.5, "{mbit} Mbit/s");
+}
