@@ -1,6 +1,6 @@
 //! One observation of the study: a tree from a source to a target, over channels without a Swarm, timed and verified.
 //!
-//! The two ends are two processes of the same build. [`serve`] is the source: it listens and answers. [`cell`] is the
+//! The two ends are two processes of the same build. [`serve()`] is the source: it listens and answers. [`cell`] is the
 //! target: it dials, asks and holds the clock. They arrange an observation on a control connection ([`control`]),
 //! which carries nothing that is timed; then the source listens with the settings of the [`condition`], the
 //! [`stopwatch`] starts, and data connections carry one [`request`] each and the content:
