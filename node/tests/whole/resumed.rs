@@ -213,14 +213,20 @@ async fn an_index_of_a_ticket_does_not_outgrow_what_is_there() {
             journals.iter().map(|journal| journal.metadata().unwrap().len()).sum::<u64>()
         })
     };
-    let mut first = None;
+    let mut first = [0; 2];
     for round in 0..3 {
         for number in 0..100 {
             place.write(&format!("tree/{round} {number:03}"), "content");
         }
         settle().await;
         place.cross(Tcp, &[&tree], &[], &[]).await;
-        assert_eq!(&sizes(), first.get_or_insert_with(sizes), "round {round}");
+        let sizes = sizes();
+        if round == 0 {
+            first = sizes;
+        }
+        // How many batches it was written in is chance, and each costs some bytes; what a round adds would double it.
+        let is_bounded = sizes.iter().zip(first).all(|(&now, first)| now > 0 && now < first + first / 2);
+        assert!(is_bounded, "round {round}: {first:?} bytes have become {sizes:?}");
         fs::remove_dir_all(&tree).unwrap();
         fs::remove_dir_all(place.target()).unwrap();
     }
