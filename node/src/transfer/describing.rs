@@ -106,8 +106,8 @@ impl Describing {
     }
 
     /// Remembers the hash of a file that was described as a whole.
-    pub(super) fn record(&self, recorder: &mut Option<Recorder>) {
-        if let (Some(recorder), Some((seen, hash))) = (recorder, self.known) {
+    pub(super) fn record(&self, recorder: &mut Recorder) {
+        if let Some((seen, hash)) = self.known {
             recorder.read(&self.entry.path, seen, hash);
         }
     }

@@ -43,7 +43,7 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 pub(super) struct Reading {
     source: Source,
     /// Remembers what was read whole.
-    recorder: Option<Recorder>,
+    recorder: Recorder,
     compressor: Option<Compressor>,
     /// A block before it is compressed.
     plain: Vec<u8>,
@@ -213,7 +213,7 @@ impl Reading {
     pub(super) fn new(tree: &KnownTree, compressor: Option<Compressor>) -> Self {
         Self {
             source: tree.source.clone(),
-            recorder: Some(tree.recorder()),
+            recorder: tree.recorder(),
             compressor,
             plain: Vec::new(),
             files: Vec::new(),
@@ -257,7 +257,7 @@ impl Reading {
     pub(super) fn fill(&mut self, block: &mut Vec<u8>) -> io::Result<Read> {
         let read = self.fill_block(block);
         // Should this process be killed, what the block ends need not be read again.
-        self.recorder.iter_mut().for_each(Recorder::flush);
+        self.recorder.flush();
         read
     }
 
@@ -464,8 +464,8 @@ impl Open {
         Ok(())
     }
 
-    fn record(&self, recorder: &mut Option<Recorder>) {
-        if let (Some(recorder), Some((seen, hash))) = (recorder, self.known) {
+    fn record(&self, recorder: &mut Recorder) {
+        if let Some((seen, hash)) = self.known {
             recorder.read(&self.entry.path, seen, hash);
         }
     }
