@@ -6,45 +6,13 @@ use std::{collections::BTreeSet, pin::pin, sync::Arc};
 use futures::future::{Either, select};
 use proptest::{collection::vec, prelude::*, sample};
 use tokio::{
-    io::{DuplexStream, ReadBuf, duplex},
+    io::duplex,
     runtime,
     task::{JoinSet, yield_now},
 };
+use tokio_util::compat::TokioAsyncReadCompatExt as _;
 
 use super::*;
-
-/// An end of a connection in memory.
-struct Memory(DuplexStream);
-
-impl AsyncRead for Memory {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        let mut buffer = ReadBuf::new(buffer);
-        let read = tokio::io::AsyncRead::poll_read(Pin::new(&mut self.0), context, &mut buffer);
-        read.map_ok(|()| buffer.filled().len())
-    }
-}
-
-impl AsyncWrite for Memory {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        tokio::io::AsyncWrite::poll_write(Pin::new(&mut self.0), context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        tokio::io::AsyncWrite::poll_flush(Pin::new(&mut self.0), context)
-    }
-
-    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        tokio::io::AsyncWrite::poll_shutdown(Pin::new(&mut self.0), context)
-    }
-}
 
 /// What one side does on a stream.
 #[derive(Debug, Clone)]
@@ -166,7 +134,7 @@ async fn accept(scripts: Arc<Vec<Script>>, mut stream: SubstreamBox) -> Option<u
 /// Plays all scripts at once, over a connection in memory that holds so many bytes each way.
 async fn play(ends: Ends, room: usize, scripts: Vec<Script>) {
     let (near, far) = duplex(room);
-    let (mut near, mut far) = join(ends, Memory(near), Memory(far)).await;
+    let (mut near, mut far) = join(ends, near.compat(), far.compat()).await;
     let scripts = Arc::new(scripts);
     let (mut opening, mut accepting) = (JoinSet::new(), JoinSet::new());
     for (seed, script) in scripts.iter().enumerate() {
