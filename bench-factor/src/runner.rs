@@ -12,6 +12,7 @@
 //! | `logs/`, `samples/` | what both ends printed, and every sample, of each observation |
 //! | `source.zip`, `export.json` | what the program is made of, and the hashes of all other files |
 
+mod capacity;
 mod clock;
 mod error;
 mod export;
@@ -25,6 +26,7 @@ mod row;
 mod sampler;
 mod schedule;
 mod stage;
+mod traces;
 mod zip;
 
 use std::{
@@ -41,11 +43,11 @@ use self::{
     error::{RunError, run_io_error},
     journal::Journal,
     made_of::{METHOD, sha256},
-    plan::{Plan, Planned},
+    plan::{Measured, Plan, Planned},
     programs::Programs,
     row::Frame,
     schedule::{Turn, turns},
-    stage::{Records, Stage},
+    stage::{Around, Records, Stage},
 };
 use crate::{
     observation::{Observation, Outcome},
@@ -98,6 +100,8 @@ struct Description {
 struct Due<'a> {
     planned: &'a Planned,
     turn: Turn,
+    /// Around it, what its path carries is measured.
+    measured: Around,
     attempt: u32,
     reason: Option<&'a str>,
 }
@@ -218,8 +222,26 @@ fn check_mounts(plan: &Plan) -> Result<(), RunError> {
     }
 }
 
-/// Every turn of the plan with its condition: pilots first, and once.
-fn all_turns(plan: &Plan) -> Vec<(Turn, &Planned)> {
+/// Every turn of the plan with its condition and what is measured around it: pilots first, and once.
+fn all_turns(plan: &Plan) -> Vec<(Turn, &Planned, Around)> {
+    let turns = ordered(plan);
+    let round = |index: Option<usize>| Some(turns.get(index?)?.0.round);
+    let around = |index: usize| {
+        let own = round(Some(index));
+        match plan.capacity {
+            Measured::Observations => Around { before: true, after: true },
+            Measured::Rounds => {
+                Around { before: round(index.checked_sub(1)) != own, after: round(Some(index + 1)) != own }
+            }
+            Measured::Never => Around::default(),
+        }
+    };
+    let indexed = turns.iter().enumerate();
+    indexed.map(|(index, &(turn, planned))| (turn, planned, around(index))).collect()
+}
+
+/// Every turn with its condition.
+fn ordered(plan: &Plan) -> Vec<(Turn, &Planned)> {
     let pilots = (1..).zip(&plan.pilots);
     let pilots = pilots.map(|(position, pilot)| (Turn { round: 1, position, condition: 0 }, pilot));
     let count = plan.pilots.len() as u32;
@@ -237,18 +259,19 @@ fn due<'a>(plan: &'a Plan, task: &'a Task, journal: &Journal) -> Result<Vec<Due<
     match task {
         Task::Show | Task::Begin | Task::Resume => {
             let left = turns.into_iter();
-            let left = left.filter(|(turn, planned)| journal.latest(turn.round, &planned.name).is_none());
-            Ok(left.map(|(turn, planned)| Due { planned, turn, attempt: 1, reason: None }).collect())
+            let left = left.filter(|(turn, planned, _)| journal.latest(turn.round, &planned.name).is_none());
+            let due = |(turn, planned, measured)| Due { planned, turn, measured, attempt: 1, reason: None };
+            Ok(left.map(due).collect())
         }
         Task::Retry { condition, reason } => {
             let failed = journal.failed(condition);
             if failed.is_empty() {
                 return Err(RunError::NothingFailed(condition.clone()));
             }
-            let again = turns.into_iter().filter(|(_, planned)| planned.name == *condition);
-            let again = again.filter_map(|(turn, planned)| {
+            let again = turns.into_iter().filter(|(_, planned, _)| planned.name == *condition);
+            let again = again.filter_map(|(turn, planned, measured)| {
                 let attempt = failed.iter().find(|row| row.round == turn.round)?.attempt + 1;
-                Some(Due { planned, turn, attempt, reason: Some(reason.as_str()) })
+                Some(Due { planned, turn, measured, attempt, reason: Some(reason.as_str()) })
             });
             Ok(again.collect())
         }
@@ -275,7 +298,7 @@ fn observe_all(
 }
 
 fn observe(stage: &Stage, run: &str, due: Due<'_>, folder: &Path) -> Result<Observation, RunError> {
-    let Due { planned, turn: Turn { round, position, .. }, attempt, reason } = due;
+    let Due { planned, turn: Turn { round, position, .. }, measured, attempt, reason } = due;
     let name = format!("{round:03}-{position:03}-{}-{attempt}", planned.name);
     let records = Records {
         logs: folder.join("logs").join(&name),
@@ -293,7 +316,7 @@ fn observe(stage: &Stage, run: &str, due: Due<'_>, folder: &Path) -> Result<Obse
         content: stage.content(&planned.data),
         ideal_s: stage.ideal_s(planned),
     };
-    Ok(frame.row(stage.observe(planned, round, &records)?))
+    Ok(frame.row(stage.observe(planned, round, measured, &records)?))
 }
 
 /// A line of progress.
@@ -319,7 +342,7 @@ fn show(
     out: &mut impl io::Write,
 ) -> Result<(), RunError> {
     let peer = std::net::SocketAddr::from(([0, 0, 0, 0], PORT));
-    for (Turn { round, position, .. }, planned) in all_turns(plan) {
+    for (Turn { round, position, .. }, planned) in ordered(plan) {
         let Planned { name, link, target, data, .. } = planned;
         say(out, &format!("round {round}, {position}: {name}: {data} to {target} over {link}"))?;
         let place = options.scratch.join(data);

@@ -49,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) limit: Duration,
     /// Whether something small is fetched, untimed, before each observation.
     pub(crate) warm_up: bool,
+    /// Around which observations it is measured what the path carries.
+    pub(crate) capacity: Measured,
     /// What sources are kept on, read only.
     pub(crate) source: FileSystem,
     pub(crate) data: BTreeMap<String, Work>,
@@ -58,6 +60,19 @@ pub(crate) struct Plan {
     pub(crate) conditions: Vec<Planned>,
     /// Those that are tried once, before the first round.
     pub(crate) pilots: Vec<Planned>,
+}
+
+/// Before and after what the path's capacity is measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Measured {
+    /// Each round: its first observation has what was measured before it, its last one what was after it.
+    #[default]
+    Rounds,
+    /// Each observation.
+    Observations,
+    /// Nothing.
+    Never,
 }
 
 /// One condition with all that it takes.
@@ -91,6 +106,8 @@ struct Written {
     limit_s: u64,
     #[serde(default = "yes")]
     warm_up: bool,
+    #[serde(default)]
+    capacity: Measured,
     #[serde(default = "folder")]
     source: FileSystem,
     #[serde(default = "folder")]
@@ -167,9 +184,9 @@ impl Plan {
             return Err(RunError::Asked { path: path.to_owned(), wrong });
         }
         let (pilots, conditions) = planned.into_iter().partition(|planned| planned.role == Role::Pilot);
-        let Written { rounds, seed, order, limit_s, warm_up, source, data, links, .. } = written;
+        let Written { rounds, seed, order, limit_s, warm_up, capacity, source, data, links, .. } = written;
         let limit = Duration::from_secs(limit_s);
-        Ok(Self { rounds, seed, order, limit, warm_up, source, data, links, conditions, pilots })
+        Ok(Self { rounds, seed, order, limit, warm_up, capacity, source, data, links, conditions, pilots })
     }
 }
 

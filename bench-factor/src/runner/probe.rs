@@ -169,16 +169,7 @@ mod tests {
 
     #[test]
     fn every_sample_has_the_slowest_since_the_one_before() {
-        let sample = |at_s| Sample {
-            at_s,
-            sender_cpu_percent: None,
-            receiver_cpu_percent: None,
-            steal_percent: None,
-            udp_errors: None,
-            tcp_retransmissions: None,
-            round_trip_ms: None,
-            received_bytes: None,
-        };
+        let sample = |at_s| Sample { at_s, ..Sample::default() };
         let mut trace = [sample(2.0), sample(2.5), sample(4.0)];
         probed(4, &[5, 3, 9, 7]).note(&mut trace);
         assert_eq!(trace.map(|sample| sample.round_trip_ms), [Some(5.0), None, Some(9.0)]);

@@ -14,6 +14,7 @@ use ketch_fixtures::tree::Shape;
 use ketch_lab::Side;
 
 use super::{
+    capacity,
     error::{RunError, run_io_error},
     load::Load,
     plan::{LOOPBACK, Plan, Planned},
@@ -22,6 +23,7 @@ use super::{
     sampler::{Hosts, Sampler, Seen},
 };
 use crate::{
+    observation::Capacity,
     study::{CellReport, PORT},
     tools::{
         error::ToolsError,
@@ -80,6 +82,13 @@ pub(super) struct Records {
     pub(super) samples: PathBuf,
 }
 
+/// Around an observation, whether its path's capacity is measured before and after it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Around {
+    pub(super) before: bool,
+    pub(super) after: bool,
+}
+
 /// What became of one turn.
 #[derive(Debug)]
 pub(super) struct Observed {
@@ -87,6 +96,7 @@ pub(super) struct Observed {
     pub(super) report: Result<CellReport, String>,
     pub(super) seen: Seen,
     pub(super) probed: Probed,
+    pub(super) capacity: Capacity,
     /// Why the emulated path was not what it was asked to be.
     pub(super) off_path: Option<String>,
 }
@@ -149,27 +159,36 @@ impl Stage {
         &self,
         planned: &Planned,
         round: u32,
+        measured: Around,
         records: &Records,
     ) -> Result<Observed, RunError> {
-        match self.make(planned, round, records) {
+        match self.make(planned, round, measured, records) {
             Err(RunError::Step(ToolsError::Interrupted)) => Err(ToolsError::Interrupted.into()),
             Err(error) => Ok(Observed {
                 report: Err(chain(&error)),
                 seen: Seen::default(),
                 probed: Probed::default(),
+                capacity: Capacity::default(),
                 off_path: None,
             }),
             Ok(observed) => Ok(observed),
         }
     }
 
-    fn make(&self, planned: &Planned, round: u32, records: &Records) -> Result<Observed, RunError> {
+    fn make(
+        &self,
+        planned: &Planned,
+        round: u32,
+        measured: Around,
+        records: &Records,
+    ) -> Result<Observed, RunError> {
         let place = &self.places[&planned.link];
         let scratch = tempfile::tempdir_in(&self.scratch.0);
         let scratch = scratch.map_err(run_io_error("make a folder in", &self.scratch.0))?;
         let target = planned.target.make_of(IMAGE_BYTES, scratch.path(), "target")?;
         // Conditions of one round lose the same packets.
         let route = place.join_seeded(self.seed.wrapping_add(u64::from(round)))?;
+        let before_mbit_s = if measured.before { capacity::mbit_s(&route)? } else { None };
         if let Some(tree) = &self.warm_up {
             self.warm_up(planned, &route, tree, &scratch.path().join("warm-up"), records)?;
         }
@@ -187,7 +206,9 @@ impl Stage {
         let (seen, probed) = (sampled?.until(until_s), probed.until(until_s));
         end(&mut server, report.is_ok())?;
         target.close()?;
-        Ok(Observed { report, seen, probed, off_path: part(route)? })
+        let after_mbit_s = if measured.after { capacity::mbit_s(&route)? } else { None };
+        let capacity = Capacity { before_mbit_s, after_mbit_s };
+        Ok(Observed { report, seen, probed, capacity, off_path: part(route)? })
     }
 
     /// Starts the source on its side; returns where it listens.

@@ -27,6 +27,7 @@ mod receiving;
 mod request;
 mod sending;
 mod serve;
+pub(crate) mod sockets;
 mod stopwatch;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::{
     fmt,
     fs::{self, File},
     io,
-    net::{IpAddr, Ipv4Addr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command},
@@ -205,6 +205,32 @@ impl Route {
             Self::Link(path) => path.enter(side, bind)?,
         };
         bound.map_err(io_error("open a socket at", Path::new(&own.to_string())))
+    }
+
+    /// A listener on a side, at some port of its address.
+    pub(crate) fn listen_tcp(&self, side: Side) -> Result<TcpListener, ToolsError> {
+        let own = self.address(side);
+        let listen = || TcpListener::bind((own, 0));
+        let listening = match self {
+            Self::Loopback(..) => listen(),
+            Self::Link(path) => path.enter(side, listen)?,
+        };
+        listening.map_err(io_error("listen at", Path::new(&own.to_string())))
+    }
+
+    /// A connection from a side to `address`.
+    pub(crate) fn dial_tcp(
+        &self,
+        side: Side,
+        address: SocketAddr,
+        patience: Duration,
+    ) -> Result<TcpStream, ToolsError> {
+        let dial = || TcpStream::connect_timeout(&address, patience);
+        let dialed = match self {
+            Self::Loopback(..) => dial(),
+            Self::Link(path) => path.enter(side, dial)?,
+        };
+        dialed.map_err(io_error("connect to", Path::new(&address.to_string())))
     }
 
     /// The counters of a side's network, open: what is read is always that of its host.
