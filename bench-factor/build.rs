@@ -64,7 +64,15 @@ fn main() -> io::Result<()> {
         }
     }
     embed(&root, paths)?;
+    tell_cargo(&format!("rustc-env=BENCH_FACTOR_LOCK={}", lock()?.display()))?;
     tell_cargo(&format!("rustc-env=BENCH_FACTOR_BUILD={:x}", hash.finalize()))
+}
+
+/// The lock file of the package's workspace.
+fn lock() -> io::Result<PathBuf> {
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?);
+    let lock = package.ancestors().map(|folder| folder.join("Cargo.lock")).find(|place| place.is_file());
+    lock.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// The nearest folder above the package that has all sources.

@@ -19,6 +19,11 @@ use std::{
 
 use clap::Parser as _;
 
+/// Libraries on which speed depends.
+#[cfg(target_os = "linux")]
+const LIBRARIES: [&str; 8] =
+    ["noq", "noq-proto", "rustls", "ring", "tokio", "libp2p-core", "libp2p-identity", "libp2p-tls"];
+
 /// Exits with 0 on success, 1 on failure, or as a command does that it ran; clap exits with 2 on wrong usage.
 fn main() -> ExitCode {
     match cli::run(cli::Arguments::parse(), &mut io::stdout().lock()) {

@@ -59,12 +59,16 @@ impl Programs {
         target: &Path,
         limit: Duration,
     ) -> Result<Command, RunError> {
-        let Condition { layout, transport, controller, connections, profile } = planned.condition;
+        let Condition { layout, transport, controller, connections, profile, udp_buffer_bytes } =
+            planned.condition;
         let mut command = self.command(planned)?;
         command.args(["cell", "--json", "--peer", &peer.to_string(), "--target"]).arg(target);
         command.args(["--layout", &layout.to_string(), "--transport", &transport.to_string()]);
         command.args(["--controller", &controller.to_string(), "--connections", &connections.to_string()]);
         command.args(["--profile", &profile.to_string(), "--limit", &limit.as_secs().to_string()]);
+        if let Some(bytes) = udp_buffer_bytes {
+            command.args(["--udp-buffer", &bytes.to_string()]);
+        }
         if planned.discard {
             command.arg("--discard");
         }

@@ -43,6 +43,7 @@ impl Frame<'_> {
         let Self { run, planned, round, position, attempt, attempt_reason, started, content, ideal_s } = self;
         let samplers = samplers(report.as_ref().ok(), seen, &probed, capacity);
         let flags = flags(&samplers, off_path);
+        let made_of = made_of::made_of(report.as_ref().ok());
         let settings = report.as_ref().map(|report| settings(report, planned.condition)).unwrap_or_default();
         let outcome = match report {
             Ok(report) => outcome(report),
@@ -66,16 +67,18 @@ impl Frame<'_> {
             samplers,
             settings,
             flags,
-            made_of: made_of::current(),
+            made_of,
         }
     }
 }
 
 fn factors(planned: &Planned) -> Factors {
-    let Condition { layout, transport, controller, connections, profile } = planned.condition;
+    let Condition { layout, transport, controller, connections, profile, udp_buffer_bytes } =
+        planned.condition;
     let load = (planned.load_threads > 0).then(|| ("load_threads", planned.load_threads.to_string()));
     let discard = planned.discard.then(|| ("discarded", "yes".to_owned()));
-    let others: BTreeMap<_, _> = load.into_iter().chain(discard).collect();
+    let buffers = udp_buffer_bytes.map(|bytes| ("udp_buffer_bytes", bytes.to_string()));
+    let others: BTreeMap<_, _> = load.into_iter().chain(discard).chain(buffers).collect();
     Factors {
         workload: planned.data.clone(),
         layout: layout.to_string(),

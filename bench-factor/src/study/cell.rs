@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::{AsyncWriteExt as _, future::BoxFuture};
-use ketch_channel::{ChannelSettings, SetupCause, SetupError, TransportKind, check_controller};
+use ketch_channel::{ChannelSettings, SetupCause, SetupError, TransportKind};
 use libp2p_core::muxing::SubstreamBox;
 use libp2p_identity::{Keypair, PeerId};
 use tokio::{
@@ -26,6 +26,7 @@ use super::{
     control::{self, Answer, Ask, CellId, greet},
     ends::{Ends, SettingUp},
     error::{StudyError, Trouble},
+    libraries,
     limits::{
         ANSWER_TIMEOUT, DRAIN_TIMEOUT, MORE_LOOKS, PROGRESS_INTERVAL, REASON_TIMEOUT, SOCKETS_INTERVAL,
     },
@@ -62,10 +63,8 @@ pub(crate) async fn observe(options: &Options) -> Result<CellReport, StudyError>
 /// The same for an end that was built from `build`.
 pub(super) async fn observe_as(options: &Options, build: &str) -> Result<CellReport, StudyError> {
     let target = Arc::new(Target::open(&options.target, options.discard)?);
-    if options.condition.transport == TransportKind::Tcp {
-        let controller = options.condition.controller;
-        check_controller(controller).map_err(|error| StudyError::Channel(error.to_string()))?;
-    }
+    let Condition { controller, transport, .. } = options.condition;
+    controller.check(transport).map_err(StudyError::Channel)?;
     let identity = Keypair::generate_ed25519();
     let (control, cell, data) = Control::arrange(options, &identity, build).await?;
     let ends = Ends::new(&identity, options.condition.settings())?;
@@ -188,6 +187,8 @@ impl Observation<'_> {
             format: FORMAT,
             program: env!("CARGO_PKG_NAME").into(),
             build: super::BUILD.into(),
+            lock: libraries::lock_sha256(),
+            libraries: libraries::libraries(),
             condition: self.options.condition,
             asked: self.options.condition.asked(),
             peer: self.options.peer.to_string(),

@@ -1,6 +1,6 @@
 //! What an observation says: [`CellReport`], one JSON object. `docs/benchmarks/cell.md` describes it.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,10 @@ pub(crate) struct CellReport {
     pub(crate) program: String,
     /// What both ends were built from.
     pub(crate) build: String,
+    /// SHA-256 of its lock file.
+    pub(crate) lock: String,
+    /// What it was built with, by name.
+    pub(crate) libraries: BTreeMap<String, String>,
     #[serde(flatten)]
     pub(crate) condition: Condition,
     /// What the condition means for its connections, on both sides.

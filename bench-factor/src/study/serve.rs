@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
-use ketch_channel::{ChannelSettings, TransportKind, check_controller};
+use ketch_channel::{ChannelSettings, TransportKind};
 use ketch_protocol::limits::CONNECTIONS;
 use libp2p_core::muxing::SubstreamBox;
 use libp2p_identity::{Keypair, PeerId};
@@ -181,9 +181,7 @@ impl Source {
         if !(1..=CONNECTIONS).contains(&connections) {
             return Err(format!("{connections} connections are asked for, 1 to {CONNECTIONS} are possible"));
         }
-        if transport == TransportKind::Tcp {
-            check_controller(controller).map_err(|error| error.to_string())?;
-        }
+        controller.check(transport)?;
         let mut ends = Ends::new(&self.identity, condition.settings()).map_err(|error| error.to_string())?;
         let listening = ends.listen(self.address, transport, PORT_TIMEOUT).await;
         listening.map_err(|error| error.to_string())?;

@@ -32,8 +32,8 @@ mod transport;
 pub use controller::{ControllerError, check_controller};
 pub use gauge::{DialedGauge, Gauge, Gauges};
 pub use settings::{
-    BufferSize, ChannelSettings, Controller, ControllerNameError, Effective, PathStatistics, QuicFlow,
-    QuicStack, TcpFlow,
+    BufferSize, ChannelSettings, Controller, ControllerNameError, Effective, PathStatistics, QuicBbr,
+    QuicFlow, QuicStack, TcpFlow,
 };
 pub use setup::{Deadlines, SetupCause, SetupError, Step, describe};
 pub use tls::IdentityError;
