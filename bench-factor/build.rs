@@ -10,7 +10,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 /// What this program is made from, relative to the root of the workspace.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 20] = [
     "Cargo.toml",
     "Cargo.lock",
     "protocol/Cargo.toml",
@@ -28,6 +28,9 @@ const SOURCES: [&str; 17] = [
     "bench-factor/replica/Cargo.lock",
     "bench-factor/replica/src",
     "bench-factor/replica/channel",
+    "bench-factor/quinn/Cargo.toml",
+    "bench-factor/quinn/Cargo.lock",
+    "bench-factor/quinn/channel",
 ];
 
 /// What is needed beside that to build, to test and to understand it.

@@ -373,6 +373,7 @@ mod tests {
             (include_str!("../../plans/study/udp-buffers.toml"), 16, 0),
             (include_str!("../../plans/study/library.toml"), 12, 0),
             (include_str!("../../plans/study/connections.toml"), 128, 0),
+            (include_str!("../../plans/study/bbr.toml"), 6, 0),
         ] {
             let plan = parse(text).unwrap();
             assert_eq!((plan.conditions.len(), plan.pilots.len()), (conditions, pilots));
