@@ -143,11 +143,9 @@ mod tests {
         let kept = near[0].try_clone().unwrap();
         // when they are measured
         let rate = measure(&listener, near, Duration::ZERO, Duration::from_millis(200)).unwrap();
-        // then something came, and the sender has cut them
+        // then something came, and the sender has cut them: one that ended well would still know its peer
         assert!(rate > 1.0, "{rate} Mbit/s");
-        let mut rest = Vec::new();
-        let ended = (&kept).read_to_end(&mut rest).unwrap_err();
-        assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(kept.peer_addr().unwrap_err().kind(), io::ErrorKind::NotConnected);
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub(crate) struct Condition {
     pub(crate) connections: u8,
     pub(crate) profile: Profile,
     /// What is asked for the buffers of UDP sockets instead of what the profile has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) udp_buffer_bytes: Option<u32>,
 }
 
