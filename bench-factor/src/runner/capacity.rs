@@ -19,8 +19,9 @@ use crate::tools::{
 /// As the buffers of one connection may be shorter than a long path holds.
 const CONNECTIONS: usize = 8;
 
-/// Until then the connections find out what they may send: at a round trip of 141 ms and 1 Gbit/s, eight doublings.
-const SETTLED: Duration = Duration::from_millis(1_500);
+/// Until then the connections find out what they may send: at a round trip of 141 ms and 1 Gbit/s, eight doublings. What they
+/// lose by going too far is sent again by then too, and what had waited behind it is read.
+const SETTLED: Duration = Duration::from_secs(3);
 
 /// How long is counted, after that.
 const COUNTED: Duration = Duration::from_secs(1);
