@@ -259,7 +259,7 @@ fn said(output: &Output) -> (String, String) {
 }
 
 /// Waits until something is so.
-fn until(what: &str, is_so: impl Fn() -> bool) {
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < LIMIT, "{what}");
@@ -323,7 +323,7 @@ fn a_cut_control_channel_loses_one_observation_and_leaves_nothing() {
     let output = running.output().unwrap();
     let (_, error) = said(&output);
     assert!(!output.status.success());
-    assert!(error.contains("the control channel to far was lost while making an observation"), "{error}");
+    assert!(error.contains("the control channel to far was lost while"), "{error}");
     assert!(error.contains("--resume goes on"), "{error}");
     // and the remote host tidies up by itself
     until("nothing is left there", || hosts.left().is_empty());
@@ -398,9 +398,6 @@ fn hosts_that_cannot_be_reached_or_used_are_told_of() {
         denied.contains("cannot start the agent on far") && denied.contains("Permission denied"),
         "{denied}"
     );
-    // given another host than the run began with
-    let other = error(&["--resume", "--remote", "other"]);
-    assert!(other.contains("cannot be used multiple times"), "{other}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ketch_fixtures::escape::escape;
+use ketch_protocol::path::escape;
 
 use super::remote::RemoteError;
 use crate::{

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use ketch_fixtures::escape::escape;
+use ketch_protocol::path::escape;
 
 pub(crate) use self::{
     agent::{Options as AgentOptions, run as run_agent},

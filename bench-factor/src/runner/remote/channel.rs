@@ -15,7 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::error::RemoteError;
@@ -154,6 +157,7 @@ impl Channel {
         let mut said = Vec::new();
         let read = self.errors.rewind().and_then(|()| self.errors.read_to_end(&mut said));
         match read {
+            Ok(0) => "ssh has ended without a word".into(),
             Ok(_) => tail(&String::from_utf8_lossy(&said)),
             Err(error) => format!("what ssh printed cannot be read: {error}"),
         }
@@ -180,27 +184,40 @@ impl Channel {
         }
     }
 
-    /// Closes the channel, upon which the agent tidies up and ends; waits for that.
+    /// Closes the channel, upon which the agent tidies up and ends; waits for that. Once is enough.
     fn close(&mut self) {
         if let Some((stop, heartbeat)) = self.heartbeat.take() {
             drop(stop);
             // It has nothing to say.
             let _ = heartbeat.join();
         }
-        self.stdin = None;
-        let began = Instant::now();
-        // The far end has the other end of it open until it has tidied up. An interruption does not shorten that.
-        while let Some(left) = LEAVE_LIMIT.checked_sub(began.elapsed()) {
-            let mut waited = [PollFd::new(&self.stdout, PollFlags::IN)];
-            wait_for(&mut waited, left);
-            let is_readable = !waited[0].revents().is_empty();
-            if is_readable && !matches!(self.stdout.read(&mut [0; 4096]), Ok(1..)) {
-                break;
-            }
+        if self.stdin.take().is_none() {
+            return;
         }
+        self.await_end();
         // It has ended, or does not want to.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Waits for the end of `ssh`, which comes when the agent has tidied up. An interruption does not shorten that.
+    fn await_end(&mut self) {
+        let id = self.child.id().try_into().ok().and_then(Pid::from_raw);
+        let Some(Ok(ended)) = id.map(|id| pidfd_open(id, PidfdFlags::empty())) else { return };
+        let began = Instant::now();
+        let mut is_open = true;
+        while let Some(left) = LEAVE_LIMIT.checked_sub(began.elapsed()) {
+            // What is still said is not heard, but must not stop anybody.
+            let mut waited = [PollFd::new(&ended, PollFlags::IN), PollFd::new(&self.stdout, PollFlags::IN)];
+            wait_for(&mut waited[..if is_open { 2 } else { 1 }], left);
+            let [has_ended, has_said] = waited.map(|waited| !waited.revents().is_empty());
+            if has_ended {
+                return;
+            }
+            if has_said {
+                is_open = matches!(self.stdout.read(&mut [0; 4096]), Ok(1..));
+            }
+        }
     }
 }
 

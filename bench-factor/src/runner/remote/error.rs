@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ketch_fixtures::escape::escape;
+use ketch_protocol::path::escape;
 
 use super::super::error::RunError;
 use crate::tools::{error::ToolsError, process::tail};

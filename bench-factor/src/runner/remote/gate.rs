@@ -119,14 +119,14 @@ fn accepting(chains: &[Chain], peer: IpAddr) -> String {
 /// What accepts what is `from` somebody in front of all other rules of a chain.
 pub(super) fn insertion(from: &str, family: &str, table: &str, chain: &str) -> String {
     let ports = ports();
-    format!("insert rule {family} \"{table}\" \"{chain}\" {from} {ports} accept comment \"{COMMENT}\"\n")
+    format!("insert rule {family} {table} {chain} {from} {ports} accept comment \"{COMMENT}\"\n")
 }
 
 /// What removes our rules from the chains of others.
 fn sweep() -> Result<String, String> {
     let delete = |rule: Rule| {
         let Rule { family, table, chain, handle, .. } = rule;
-        format!("delete rule {family} \"{table}\" \"{chain}\" handle {handle}\n")
+        format!("delete rule {family} {table} {chain} handle {handle}\n")
     };
     Ok(our_rules(&list()?)?.into_iter().map(delete).collect())
 }
@@ -245,12 +245,12 @@ mod tests {
         let four = accepting(&chains, "192.0.2.7".parse().unwrap());
         assert_eq!(
             four,
-            "insert rule inet \"filter\" \"in\" ip saddr 192.0.2.7 meta l4proto { tcp, udp } th dport \
+            "insert rule inet filter in ip saddr 192.0.2.7 meta l4proto { tcp, udp } th dport \
              { 32943, 32944 } accept comment \"bench-factor\"\n"
         );
         let six = accepting(&chains, "2001:db8::7".parse().unwrap());
         assert_eq!(six.lines().count(), 2);
-        assert!(six.contains("insert rule ip6 \"six\" \"in\" ip6 saddr 2001:db8::7"), "{six}");
+        assert!(six.contains("insert rule ip6 six in ip6 saddr 2001:db8::7"), "{six}");
     }
 
     #[test]
