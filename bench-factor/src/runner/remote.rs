@@ -169,7 +169,7 @@ impl Remote {
         programs: &Programs,
         scratch: &Path,
     ) -> Result<Self, RunError> {
-        let executables = executables(programs)?;
+        let executables = executables(programs.all())?;
         let mut channel = Channel::start(&destination.host, destination.open(&executables))?;
         let (kernel, client) = start_agent(&mut channel, destination, &executables)?;
         channel.keep_alive();
@@ -273,8 +273,10 @@ pub(super) struct Preview<'a> {
 }
 
 impl<'a> Preview<'a> {
+    /// Programs that are not there yet are left out.
     pub(super) fn new(destination: &'a Destination, programs: &Programs) -> Result<Self, RunError> {
-        Ok(Self { destination, executables: executables(programs)? })
+        let there = programs.all().iter().filter(|(_, path)| path.is_file());
+        Ok(Self { destination, executables: executables(there)? })
     }
 
     /// What is common to all observations.
@@ -301,16 +303,19 @@ impl<'a> Preview<'a> {
 
     /// The source of one observation.
     pub(super) fn source(&self, planned: &Planned, scratch: &Path) -> String {
-        let name = self.executables.get(&planned.program).map(Executable::name).unwrap_or_default();
+        let executable = self.executables.get(&planned.program);
+        let name = executable.map_or("bench-factor-SHA256".to_owned(), Executable::name);
         let program = Command::new(format!("{}/{name}", upload::FOLDER));
         words(&programs::serve(program, &scratch.join(&planned.data), SocketAddr::from(([0, 0, 0, 0], PORT))))
     }
 }
 
 /// The programs of a plan by their names in it, and this one, which is the agent.
-fn executables(programs: &Programs) -> Result<BTreeMap<String, Executable>, RunError> {
+fn executables<'a>(
+    programs: impl IntoIterator<Item = (&'a String, &'a PathBuf)>,
+) -> Result<BTreeMap<String, Executable>, RunError> {
     let read = |(name, path): (&String, &PathBuf)| Ok((name.clone(), Executable::read(path)?));
-    let mut executables: BTreeMap<_, _> = programs.all().iter().map(read).collect::<Result<_, RunError>>()?;
+    let mut executables: BTreeMap<_, _> = programs.into_iter().map(read).collect::<Result<_, RunError>>()?;
     if !executables.contains_key(THIS_PROGRAM) {
         let own = std::env::current_exe().map_err(run_io_error("find", Path::new("this program")))?;
         executables.insert(THIS_PROGRAM.to_owned(), Executable::read(&own)?);
@@ -360,4 +365,55 @@ fn start_agent(
 /// A channel that ends before there is an agent was none.
 fn not_started(error: RemoteError) -> RemoteError {
     if let RemoteError::Lost { host, said, .. } = error { RemoteError::NoAgent { host, said } } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn plan(link: &str) -> Plan {
+        let text = format!(
+            "rounds = 1\nseed = 7\n[data]\nsmall = {{ shape = 'small' }}\n[[conditions]]\ndata = ['small']\n\
+             layout = ['bundle']\ntransport = ['quic']\ncontroller = ['bbr']\n{link}"
+        );
+        let path = Destination::plain("root@us.example".into()).path_name();
+        Plan::parse(&text, Path::new("plan.toml"), Some(&path)).unwrap()
+    }
+
+    #[test]
+    fn a_path_is_named_by_its_far_end_alone() {
+        for (host, expected) in [
+            ("us", "to us"),
+            ("root@us.example", "to us.example"),
+            ("root@2001:db8::7", "to 2001:db8::7"),
+            ("ssh://root@192.0.2.7:2222", "to 192.0.2.7:2222"),
+        ] {
+            assert_eq!(Destination::plain(host.into()).path_name(), expected);
+        }
+    }
+
+    #[test]
+    fn a_plan_between_two_hosts_has_no_path_beside_theirs() {
+        let destination = Destination::plain("root@us.example".into());
+        assert!(destination.check(&plan("")).is_ok());
+        assert!(destination.check(&plan("link = ['loopback']")).is_ok());
+        let error = destination.check(&plan("link = ['lan']")).unwrap_err().to_string();
+        assert!(error.starts_with("the plan joins small-bundle-quic-bbr-lan by lan"), "{error}");
+    }
+
+    #[test]
+    fn what_is_asked_for_is_dialed_and_a_number_needs_no_name() {
+        let asked = "2001:db8::9".parse().unwrap();
+        let destination =
+            Destination { address: Some(asked), ..Destination::plain("root@us.example".into()) };
+        assert_eq!(destination.dialed(None).unwrap(), asked);
+        if crate::tools::installed::find("ssh").is_none() {
+            let _ = io::Write::write_all(&mut io::stderr(), b"skipped: ssh is not installed\n");
+            return;
+        }
+        let destination = Destination::plain("root@192.0.2.7".into());
+        assert_eq!(destination.dialed("198.51.100.1".parse().ok()).unwrap().to_string(), "192.0.2.7");
+    }
 }
