@@ -451,3 +451,49 @@ fn a_plan_with_paths_of_its_own_is_refused() {
     let (is_done, _, error) = study(&["--plan", plan, "--dry-run", "--remote", "far"]);
     assert!(!is_done && error.contains("and --remote has a path already"), "{error}");
 }
+
+/// The commands of a document that are this program's, as they stand in its blocks for a shell.
+fn commands(document: &str) -> Vec<String> {
+    let blocks = document.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+    let lines = blocks.flat_map(str::lines);
+    lines.filter_map(|line| line.strip_prefix("target/release/bench-factor ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_commands_of_the_guide_are_understood() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let guide = fs::read_to_string(root.join("docs/guides/de-us.md")).unwrap();
+    let commands = commands(&guide);
+    assert_eq!(commands.len(), 8, "{commands:?}");
+    for command in commands {
+        // What would begin is shown only; of the others the arguments are read.
+        let harmless = if command.contains("--plan") { "--dry-run" } else { "--help" };
+        let line = format!("exec \"$0\" {} {harmless}", command.replace(" --dry-run", ""));
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", &line, BENCH_FACTOR]).current_dir(root).output().unwrap();
+        assert!(output.status.success(), "{command}: {:?}", said(&output));
+    }
+}
+
+#[test]
+fn what_the_guide_quotes_is_what_is_said() {
+    let guide = include_str!("../../docs/guides/de-us.md");
+    let sources = [
+        include_str!("../src/runner/remote.rs"),
+        include_str!("../src/runner/remote/error.rs"),
+        include_str!("../src/runner/remote/agent.rs"),
+        include_str!("../src/runner/stage.rs"),
+    ];
+    for quoted in [
+        "cannot start the agent on ",
+        " lacks the program ",
+        "the data port of ",
+        " is as it was",
+        "the control channel to ",
+        "another run is at this host",
+        " is not installed",
+    ] {
+        assert!(guide.contains(quoted), "the guide lacks {quoted:?}");
+        assert!(sources.iter().any(|source| source.contains(quoted)), "nothing says {quoted:?}");
+    }
+}
