@@ -340,6 +340,30 @@ fn a_cut_control_channel_loses_one_observation_and_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "takes the minute after which silence counts, at either end"]
+fn a_path_that_falls_silent_ends_both_sides() {
+    let Some(hosts) = hosts(4, "") else { return };
+    hosts.bring();
+    let mut running = hosts.path.spawn(Side::A, hosts.study(&["--plan", &hosts.write_plan(LONG)])).unwrap();
+    let second = hosts.folder("run/samples/002-001-large-bundle-quic-bbr-1.jsonl");
+    until("there is a second observation", || {
+        second.exists() || running.child().try_wait().unwrap().is_some()
+    });
+    // when nothing crosses any more
+    hosts.path.cut();
+    // then the run ends, and the remote host tidies up without a word from it
+    let (_, error) = said(&running.output().unwrap());
+    assert!(error.contains("the control channel to far was lost while"), "{error}");
+    until("nothing is left there", || hosts.left().is_empty());
+    assert_eq!(hosts.rows().len(), 1);
+    // and it goes on when the path is back
+    hosts.path.heal();
+    let output = hosts.run(&["--resume"]);
+    assert!(output.status.success(), "{:?}", said(&output));
+    assert_eq!(hosts.rows().len(), 2);
+}
+
+#[test]
 fn an_agent_that_hears_nothing_tidies_up() {
     let Some(hosts) = hosts(1_000, "") else { return };
     let program = hosts.folder("home/bench-factor");

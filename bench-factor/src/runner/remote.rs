@@ -57,6 +57,9 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(600);
 /// What an answer may take beside what the agent itself waits for.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
+/// Lines that a login may print before our own.
+const LOGIN_LINES: usize = 1_000;
+
 /// For errors: what came is a reply, and not to this.
 const ASTRAY: &str = "another question";
 
@@ -338,10 +341,12 @@ fn start_agent(
 ) -> Result<(String, Option<IpAddr>), RemoteError> {
     let host = || destination.host.clone();
     let doing = "starting the agent";
+    let mut others = 0;
     loop {
         let line = channel.hear_line(doing, HELLO_LIMIT).map_err(not_started)?;
         match upload::hear(&line) {
-            None => {}
+            None if others < LOGIN_LINES => others += 1,
+            None => return Err(channel.senseless(doing, &line)),
             Some(Said::Complete) => break,
             Some(Said::Lacks(program)) => {
                 return Err(RemoteError::Lacks { host: host(), program: program.to_owned() });

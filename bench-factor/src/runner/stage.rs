@@ -214,8 +214,10 @@ impl Stage {
         let said = fetch(&joint, command, self.limit + AFTER_LIMIT, &records.logs.join("target.log"));
         let (sampled, probed) = (sampler.stop(), probe.stop());
         let report = report(&said?);
-        let there = serving.end(report.is_ok())?;
-        let sampled = sampled?.with_sender_of(there);
+        let sampled = match serving.end(report.is_ok())? {
+            Some(there) => sampled?.with_sender(&there, &records.samples)?,
+            None => sampled?,
+        };
         let until_s = transfer_s(&report);
         let (seen, probed) = (sampled.until(until_s), probed.until(until_s));
         target.close()?;
