@@ -230,6 +230,24 @@ impl Hosts {
         found.filter_map(|folder| folder.file_name()?.to_str()?.parse().ok()).collect()
     }
 
+    /// Starts a run of two long observations; returns when the second one is under way.
+    fn reach_second(&self) -> Running {
+        let study = self.study(&["--plan", &self.write_plan(LONG)]);
+        let mut running = self.path.spawn(Side::A, study).unwrap();
+        let second = self.folder("run/samples/002-001-large-bundle-quic-bbr-1.jsonl");
+        let has_ended = |running: &mut Running| running.child().try_wait().unwrap().is_some();
+        until("there is a second observation", || second.exists() || has_ended(&mut running));
+        running
+    }
+
+    /// Kills the process of the run on A that is called `name`.
+    fn kill(&self, name: &str) {
+        let of_run = self.processes(self.folder("ssh_config").to_str().unwrap());
+        let is_called = |id: &&i32| read(Path::new(&format!("/proc/{id}/comm"))).trim_end() == name;
+        let id = *of_run.iter().find(is_called).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), Signal::KILL).unwrap();
+    }
+
     /// What is left on B of a run.
     fn left(&self) -> Vec<String> {
         let home = self.folder("home").to_str().unwrap().to_owned();
@@ -305,20 +323,13 @@ fn a_cut_control_channel_loses_one_observation_and_leaves_nothing() {
     let Some(hosts) = hosts(4, "") else { return };
     hosts.bring();
     hosts.set_rules(FIREWALL);
-    let mut running = hosts.path.spawn(Side::A, hosts.study(&["--plan", &hosts.write_plan(LONG)])).unwrap();
     // given the second observation, which is under way
-    let second = hosts.folder("run/samples/002-001-large-bundle-quic-bbr-1.jsonl");
-    until("there is a second observation", || {
-        second.exists() || running.child().try_wait().unwrap().is_some()
-    });
+    let running = hosts.reach_second();
     // then the port is open to the one peer
     assert!(hosts.rules().contains("ip saddr 10.77.0.1"), "{}", hosts.rules());
     assert!(hosts.is_answered(Side::A) && !hosts.is_answered(Side::B));
     // when the control channel is cut
-    let ssh = hosts.processes(hosts.folder("ssh_config").to_str().unwrap());
-    let names = |id: &&i32| read(Path::new(&format!("/proc/{id}/comm"))) == "ssh\n";
-    let ssh = *ssh.iter().find(names).unwrap();
-    kill_process(Pid::from_raw(ssh).unwrap(), Signal::KILL).unwrap();
+    hosts.kill("ssh");
     // then the run ends with the reason
     let output = running.output().unwrap();
     let (_, error) = said(&output);
@@ -336,6 +347,26 @@ fn a_cut_control_channel_loses_one_observation_and_leaves_nothing() {
     assert_eq!(hosts.rows().len(), 2);
     assert_eq!(hosts.rows()[0], first);
     assert_eq!(hosts.rows()[1]["outcome"]["kind"], "complete");
+    assert_eq!(hosts.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_nothing_on_the_remote_host_and_goes_on() {
+    let Some(hosts) = hosts(4, "") else { return };
+    hosts.bring();
+    let running = hosts.reach_second();
+    // when the run itself is killed
+    hosts.kill("bench-factor");
+    assert!(!running.output().unwrap().status.success());
+    // then nothing but its own folder on this host is left
+    until("nothing is left there", || {
+        hosts.left().iter().all(|left| left.contains("/scratch/run-") && !left.ends_with("-remote"))
+    });
+    assert_eq!(hosts.rows().len(), 1);
+    // and it goes on
+    let output = hosts.run(&["--resume"]);
+    assert!(output.status.success(), "{:?}", said(&output));
+    assert_eq!(hosts.rows().len(), 2);
     assert_eq!(hosts.left(), Vec::<String>::new());
 }
 
