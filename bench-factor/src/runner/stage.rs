@@ -346,8 +346,11 @@ fn fetch(joint: &Joint<'_>, command: Command, limit: Duration, log: &Path) -> Re
     let mut end = End::start_alone(&joint.route, SERVER.other(), vec![command], log)?;
     let began = Instant::now();
     loop {
-        match end.wait_to_end(CHECK_INTERVAL.min(limit)) {
+        match end.wait_to_end(CHECK_INTERVAL) {
             Err(ToolsError::Late { .. }) if began.elapsed() < limit => joint.check()?,
+            Err(ToolsError::Late { program, missed, said, .. }) => {
+                return Err(ToolsError::Late { program, missed, limit_s: limit.as_secs(), said }.into());
+            }
             ended => return Ok(ended?),
         }
     }
