@@ -240,12 +240,12 @@ impl Hosts {
         running
     }
 
-    /// Kills the process of the run on A that is called `name`.
-    fn kill(&self, name: &str) {
+    /// Sends a signal to the process of the run on A that is called `name`.
+    fn signal(&self, name: &str, signal: Signal) {
         let of_run = self.processes(self.folder("ssh_config").to_str().unwrap());
         let is_called = |id: &&i32| read(Path::new(&format!("/proc/{id}/comm"))).trim_end() == name;
         let id = *of_run.iter().find(is_called).unwrap();
-        kill_process(Pid::from_raw(id).unwrap(), Signal::KILL).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }
 
     /// What is left on B of a run.
@@ -329,7 +329,7 @@ fn a_cut_control_channel_loses_one_observation_and_leaves_nothing() {
     assert!(hosts.rules().contains("ip saddr 10.77.0.1"), "{}", hosts.rules());
     assert!(hosts.is_answered(Side::A) && !hosts.is_answered(Side::B));
     // when the control channel is cut
-    hosts.kill("ssh");
+    hosts.signal("ssh", Signal::KILL);
     // then the run ends with the reason
     let output = running.output().unwrap();
     let (_, error) = said(&output);
@@ -356,7 +356,7 @@ fn a_run_that_is_killed_leaves_nothing_on_the_remote_host_and_goes_on() {
     hosts.bring();
     let running = hosts.reach_second();
     // when the run itself is killed
-    hosts.kill("bench-factor");
+    hosts.signal("bench-factor", Signal::KILL);
     assert!(!running.output().unwrap().status.success());
     // then nothing but its own folder on this host is left
     until("nothing is left there", || {
@@ -368,6 +368,20 @@ fn a_run_that_is_killed_leaves_nothing_on_the_remote_host_and_goes_on() {
     assert!(output.status.success(), "{:?}", said(&output));
     assert_eq!(hosts.rows().len(), 2);
     assert_eq!(hosts.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_run_that_is_interrupted_has_tidied_up_at_both_ends_when_it_ends() {
+    let Some(hosts) = hosts(4, "") else { return };
+    hosts.bring();
+    let running = hosts.reach_second();
+    // when somebody wants it to end
+    hosts.signal("bench-factor", Signal::INT);
+    // then it waits for the remote host
+    let (_, error) = said(&running.output().unwrap());
+    assert_eq!(error, "error: interrupted\n");
+    assert_eq!(hosts.left(), Vec::<String>::new());
+    assert_eq!(hosts.rows().len(), 1);
 }
 
 #[test]
