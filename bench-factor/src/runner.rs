@@ -16,12 +16,14 @@ mod capacity;
 mod clock;
 mod error;
 mod export;
+mod joint;
 mod journal;
 mod load;
 mod made_of;
 mod plan;
 mod probe;
 mod programs;
+mod remote;
 mod row;
 mod sampler;
 mod schedule;
@@ -34,6 +36,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::Command,
     time::SystemTime,
 };
 
@@ -45,6 +48,7 @@ use self::{
     made_of::{METHOD, sha256},
     plan::{Measured, Plan, Planned},
     programs::Programs,
+    remote::Preview,
     row::Frame,
     schedule::{Turn, turns},
     stage::{Around, Records, Stage},
@@ -52,8 +56,10 @@ use self::{
 use crate::{
     observation::{Observation, Outcome},
     study::{BUILD, PORT},
-    tools::{installed, interrupt},
+    tools::interrupt,
 };
+
+pub(crate) use self::remote::{AgentOptions, Destination, run_agent};
 
 /// What `bench-factor study` was asked for.
 #[derive(Debug)]
@@ -64,6 +70,8 @@ pub(crate) struct Options {
     pub(crate) out: PathBuf,
     /// Joins the ends of conditions that name no link.
     pub(crate) link: Option<String>,
+    /// Has the sources of conditions that name no link; this host has the targets.
+    pub(crate) remote: Option<Destination>,
     /// Sources and targets are made below this folder.
     pub(crate) scratch: PathBuf,
     pub(crate) task: Task,
@@ -89,6 +97,9 @@ pub(crate) enum Task {
 struct Description {
     run: String,
     link: Option<String>,
+    /// The other host, as ssh takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    remote: Option<String>,
     plan_sha256: String,
     method_sha256: String,
     /// Of the program that began. Others may go on, as one does that a fault was mended in; every row names its own.
@@ -109,13 +120,17 @@ struct Due<'a> {
 /// Does what `options` ask; progress goes to `out`. An observation that failed ends the run, and its row is kept.
 pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), RunError> {
     let (description, text, plan) = read(options)?;
+    let remote = remote(options, &description);
+    if let Some(remote) = &remote {
+        remote.check(&plan)?;
+    }
     let programs = Programs::find(&plan)?;
     if options.task == Task::Show {
         return show(&plan, &programs, options, out);
     }
     programs.check()?;
-    check_mounts(&plan)?;
-    let places = Stage::places(&plan)?;
+    stage::check_mounts(&plan)?;
+    let places = Stage::places(&plan, path_of(remote.as_ref(), None).as_deref())?;
     interrupt::hold()?;
     let folder = &options.out;
     if options.task == Task::Begin {
@@ -125,7 +140,11 @@ pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), Run
     let due = due(&plan, &options.task, &journal)?;
     say(out, &format!("{}: {} observations to make", description.run, due.len()))?;
     if !due.is_empty() {
-        let stage = Stage::set(&plan, places, programs, &options.scratch.join(&description.run))?;
+        let scratch = options.scratch.join(&description.run);
+        let stage = Stage::set(&plan, places, programs, remote.as_ref(), &scratch)?;
+        if let Some(note) = stage.note() {
+            say(out, &note)?;
+        }
         observe_all(&stage, &description.run, &due, folder, &mut journal, out)?;
     }
     export::export(folder)?;
@@ -138,10 +157,12 @@ fn read(options: &Options) -> Result<(Description, String, Plan), RunError> {
     match options.task {
         Task::Show | Task::Begin => {
             let path = options.plan.as_deref().unwrap_or(&kept);
-            let (plan, text) = Plan::read(path, options.link.as_deref())?;
+            let joined_by = path_of(options.remote.as_ref(), options.link.as_deref());
+            let (plan, text) = Plan::read(path, joined_by.as_deref())?;
             let description = Description {
                 run: format!("run-{}", clock::compact(SystemTime::now())),
                 link: options.link.clone(),
+                remote: options.remote.as_ref().map(|remote| remote.host.clone()),
                 plan_sha256: sha256(text.as_bytes()),
                 method_sha256: sha256(METHOD.as_bytes()),
                 build: BUILD.into(),
@@ -150,7 +171,8 @@ fn read(options: &Options) -> Result<(Description, String, Plan), RunError> {
         }
         Task::Resume | Task::Retry { .. } => {
             let description = described(&options.out)?;
-            let (plan, text) = Plan::read(&kept, description.link.as_deref())?;
+            let joined_by = path_of(remote(options, &description).as_ref(), description.link.as_deref());
+            let (plan, text) = Plan::read(&kept, joined_by.as_deref())?;
             if sha256(text.as_bytes()) != description.plan_sha256 || is_other_plan(options, &text)? {
                 return Err(RunError::Changed("plan"));
             }
@@ -160,9 +182,24 @@ fn read(options: &Options) -> Result<(Description, String, Plan), RunError> {
             if options.link.is_some() && options.link != description.link {
                 return Err(RunError::Changed("link"));
             }
+            if options.remote.as_ref().is_some_and(|remote| Some(&remote.host) != description.remote.as_ref())
+            {
+                return Err(RunError::Changed("remote host"));
+            }
             Ok((description, text, plan))
         }
     }
+}
+
+/// The other host: as it is asked for, or as the run began with it.
+fn remote(options: &Options, description: &Description) -> Option<Destination> {
+    let begun = || description.remote.clone().map(Destination::plain);
+    options.remote.clone().or_else(begun)
+}
+
+/// What joins conditions that name no link, if anything was asked for.
+fn path_of(remote: Option<&Destination>, link: Option<&str>) -> Option<String> {
+    remote.map(Destination::path_name).or_else(|| link.map(str::to_owned))
 }
 
 fn is_other_plan(options: &Options, kept: &str) -> Result<bool, RunError> {
@@ -207,19 +244,6 @@ fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(error())?;
     file.persist(path).map_err(|refused| error()(refused.error))?;
     fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(error())
-}
-
-/// Targets and sources that are mounted take root, and programs that make them.
-fn check_mounts(plan: &Plan) -> Result<(), RunError> {
-    let Some(file_system) = stage::mounted(plan) else { return Ok(()) };
-    let error = |why: String| RunError::Mounts { file_system: file_system.to_string(), why };
-    if !rustix::process::getuid().is_root() {
-        return Err(error("mounting it takes root".into()));
-    }
-    match file_system.needs().iter().find(|program| installed::find(program).is_none()) {
-        Some(missing) => Err(error(format!("{missing} is not installed"))),
-        None => Ok(()),
-    }
 }
 
 /// Every turn of the plan with its condition and what is measured around it: pilots first, and once.
@@ -313,10 +337,14 @@ fn observe(stage: &Stage, run: &str, due: Due<'_>, folder: &Path) -> Result<Obse
         attempt,
         attempt_reason: reason,
         started: clock::rfc3339(SystemTime::now()),
-        content: stage.content(&planned.data),
+        content: stage.content(planned),
         ideal_s: stage.ideal_s(planned),
     };
-    Ok(frame.row(stage.observe(planned, round, measured, &records)?))
+    let mut row = frame.row(stage.observe(planned, round, measured, &records)?);
+    if let Some(remote) = stage.remote(planned) {
+        row.made_of.sender_kernel = remote.kernel().to_owned();
+    }
+    Ok(row)
 }
 
 /// A line of progress.
@@ -342,19 +370,28 @@ fn show(
     out: &mut impl io::Write,
 ) -> Result<(), RunError> {
     let peer = std::net::SocketAddr::from(([0, 0, 0, 0], PORT));
+    let preview = options.remote.as_ref().map(|remote| Preview::new(remote, programs)).transpose()?;
+    for text in preview.iter().flat_map(Preview::common) {
+        say(out, text.trim_end())?;
+    }
     for (Turn { round, position, .. }, planned) in ordered(plan) {
         let Planned { name, link, target, data, .. } = planned;
         say(out, &format!("round {round}, {position}: {name}: {data} to {target} over {link}"))?;
-        let place = options.scratch.join(data);
-        let serve = programs.serve(planned, &place, peer)?;
+        let there = preview.as_ref().filter(|preview| preview.joins(planned));
+        let serve = match there {
+            Some(preview) => preview.source(planned, &options.scratch),
+            None => words(&programs.serve(planned, &options.scratch.join(data), peer)?),
+        };
         let cell = programs.cell(planned, peer, &options.scratch.join("target"), plan.limit)?;
-        for (end, command) in [("source", serve), ("target", cell)] {
-            let words = std::iter::once(command.get_program()).chain(command.get_args());
-            let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-            say(out, &format!("  {end}: {}", words.join(" ")))?;
-        }
+        say(out, &format!("  source: {serve}\n  target: {}", words(&cell)))?;
     }
     Ok(())
+}
+
+/// A command as it could be typed.
+fn words(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 fn say(out: &mut impl io::Write, line: &str) -> Result<(), RunError> {

@@ -6,6 +6,8 @@ mod digest;
 mod diverge;
 mod fixture;
 #[cfg(target_os = "linux")]
+mod host;
+#[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
 mod pipe;
@@ -56,6 +58,10 @@ enum Command {
     /// Run the study: make the observations of a plan, keep each, and go on after any interruption
     #[cfg(target_os = "linux")]
     Study(study::Study),
+    /// Be the far end of a study between two machines, for the runner that started this over ssh
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Host(host::Host),
     /// Become a command whose input and output are a TCP connection
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -80,6 +86,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         Command::Cell(cell) => return cell::run(cell, started, out),
         #[cfg(target_os = "linux")]
         Command::Study(study) => study::run(study, out)?,
+        #[cfg(target_os = "linux")]
+        Command::Host(host) => host::run(host, out)?,
         #[cfg(target_os = "linux")]
         Command::Pipe(pipe) => match pipe::run(pipe)? {},
     }

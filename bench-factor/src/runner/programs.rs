@@ -46,9 +46,12 @@ impl Programs {
         tree: &Path,
         listen: SocketAddr,
     ) -> Result<Command, RunError> {
-        let mut command = self.command(planned)?;
-        command.args(["serve", "--once", "--listen", &listen.to_string(), "--data"]).arg(tree);
-        Ok(command)
+        Ok(serve(self.command(planned)?, tree, listen))
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> &BTreeMap<String, PathBuf> {
+        &self.0
     }
 
     /// Its target.
@@ -80,4 +83,10 @@ impl Programs {
         path.map(Command::new)
             .ok_or_else(|| RunError::NoProgram { name: planned.program.clone(), path: PathBuf::new() })
     }
+}
+
+/// What makes a program the source of one observation.
+pub(super) fn serve(mut program: Command, tree: &Path, listen: SocketAddr) -> Command {
+    program.args(["serve", "--once", "--listen", &listen.to_string(), "--data"]).arg(tree);
+    program
 }
