@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# One observation of node.csv: observe.sh BIN node|seed|tuned small|large BYTES tcp|quic cubic|bbr LINK...
+# One observation of node.csv: observe.sh BIN node|seed|tuned small|large|large8 BYTES tcp|quic cubic|bbr LINK...
 #
 # BIN is the folder of a release build, LINK what `bench-factor link run` takes, such as `--profile de-us-200`. Copies BYTES in
-# files of 4 KiB or in one file, in the layout bundle on one connection, by `ketch` or by the channel alone with one of the
+# files of 4 KiB, in one file or in eight, in the layout bundle on one connection, by `ketch` or by the channel alone with one of the
 # profiles of `bench-factor cell`, and prints a row.
 # Needs root, /dev/net/tun and Python 3.
 set -euo pipefail
@@ -13,6 +13,7 @@ place=$(mktemp -d /dev/shm/node.XXXXXX)
 trap 'rm -rf "$place"' EXIT
 case $work in
 small) "$bin/bench-factor" fixture small --files $((bytes / 4096)) --out "$place/tree" >"$place/made" ;;
+large8) "$bin/bench-factor" fixture large8 --bytes $((bytes / 8)) --out "$place/tree" >"$place/made" ;;
 large) "$bin/bench-factor" fixture large --bytes "$bytes" --out "$place/tree" >"$place/made" ;;
 esac
 case $carrier in

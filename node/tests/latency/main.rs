@@ -5,7 +5,11 @@
 mod network;
 mod wire;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use ketch::{
     index::Indexes,
@@ -65,7 +69,8 @@ fn held_offer(state: &Path, tree: &Path) -> HeldOffer {
         lifetime: None,
         replace: false,
     };
-    Offers::open(state).unwrap().reopen_or_create(&request, 0).unwrap().offer
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    Offers::open(state).unwrap().reopen_or_create(&request, now_s).unwrap().offer
 }
 
 /// Takes all events, and agrees where somebody has to.

@@ -90,7 +90,8 @@ impl Transport for Member {
             sleep(one_way).await;
             let listener = network.listeners.lock().unwrap().get(&address).cloned();
             let Listener { peer, incoming } = listener.ok_or(io::ErrorKind::ConnectionRefused)?;
-            incoming.unbounded_send((own, StreamMuxerBox::new(there))).map_err(io::Error::other)?;
+            let sent = incoming.unbounded_send((own, StreamMuxerBox::new(there)));
+            sent.map_err(|_| io::ErrorKind::ConnectionRefused)?;
             sleep(one_way).await;
             Ok((peer, StreamMuxerBox::new(here)))
         }

@@ -136,8 +136,11 @@ impl World {
             Some(First::Propose(propose)) => self.source.propose(propose, self.now, &mut self.link),
             None => {}
         }
-        while self.now < end && (self.source.ending.is_none() || self.target.ending.is_none()) {
+        while self.now < end && !self.has_ended() {
             self.deliver();
+            if self.has_ended() {
+                return;
+            }
             let next = self.link.next_arrival().unwrap_or(self.next_tick).min(self.next_tick);
             self.advance(next.max(self.now));
             if self.now == self.next_tick {
@@ -145,6 +148,10 @@ impl World {
                 self.tick();
             }
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.source.ending.is_some() && self.target.ending.is_some()
     }
 
     fn advance(&mut self, to: Duration) {
