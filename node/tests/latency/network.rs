@@ -15,10 +15,13 @@ use futures::{
     future::{BoxFuture, Ready, ready as at_once},
 };
 use ketch::swarm::{Multiaddr, PeerId};
-use libp2p::core::{
-    Transport,
-    muxing::{StreamMuxer, StreamMuxerBox, StreamMuxerEvent},
-    transport::{Boxed, DialOpts, ListenerId, TransportError, TransportEvent},
+use libp2p::{
+    core::{
+        Transport,
+        muxing::{StreamMuxer, StreamMuxerBox, StreamMuxerEvent},
+        transport::{Boxed, DialOpts, ListenerId, TransportError, TransportEvent},
+    },
+    multiaddr::Protocol,
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -84,6 +87,8 @@ impl Transport for Member {
 
     fn dial(&mut self, address: Multiaddr, _: DialOpts) -> Result<Self::Dial, TransportError<io::Error>> {
         let (network, own) = (self.network.clone(), self.own);
+        // Who is dialed stands behind where.
+        let address: Multiaddr = address.iter().filter(|part| !matches!(part, Protocol::P2p(_))).collect();
         Ok(async move {
             let one_way = network.round_trip / 2;
             let [here, there] = Muxer::pair(one_way);
