@@ -55,7 +55,7 @@ impl End {
     fn say(&self, word: Word) {
         let mut state = lock(&self.outgoing);
         state.under_way.push_back((Instant::now() + self.one_way, word));
-        state.reader.take().map(Waker::wake);
+        wake(&mut state.reader);
     }
 }
 
@@ -107,7 +107,7 @@ impl State {
             }
         }
         self.held_bytes -= taken;
-        self.writer.take().map(Waker::wake);
+        wake(&mut self.writer);
         Ok(taken)
     }
 }
@@ -149,7 +149,13 @@ impl Drop for End {
         }
         let mut state = lock(&self.incoming);
         state.reader_left = true;
-        state.writer.take().map(Waker::wake);
+        wake(&mut state.writer);
+    }
+}
+
+fn wake(waiting: &mut Option<Waker>) {
+    if let Some(waker) = waiting.take() {
+        waker.wake();
     }
 }
 
