@@ -10,11 +10,13 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 /// What this program is made from, relative to the root of the workspace.
-const SOURCES: [&str; 20] = [
+const SOURCES: [&str; 22] = [
     "Cargo.toml",
     "Cargo.lock",
     "protocol/Cargo.toml",
     "protocol/src",
+    "protocol/simulation/Cargo.toml",
+    "protocol/simulation/src",
     "protocol/channel/Cargo.toml",
     "protocol/channel/src",
     "fixtures/Cargo.toml",

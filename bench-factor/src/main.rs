@@ -2,6 +2,8 @@
 
 mod cli;
 #[cfg(target_os = "linux")]
+mod cold_path;
+#[cfg(target_os = "linux")]
 mod latency;
 mod observation;
 mod report;

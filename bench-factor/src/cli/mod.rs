@@ -8,6 +8,8 @@ mod fixture;
 #[cfg(target_os = "linux")]
 mod host;
 #[cfg(target_os = "linux")]
+mod latency;
+#[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
 mod pipe;
@@ -49,6 +51,9 @@ enum Command {
     /// Run other people's programs on the same work, and ketch beside them
     #[cfg(target_os = "linux")]
     Tools(tools::Tools),
+    /// Measure how much of a copy is waiting for answers: in a model, or with two ketch over an emulated path
+    #[cfg(target_os = "linux")]
+    Latency(latency::Latency),
     /// Offer a tree to observations of the study
     #[cfg(target_os = "linux")]
     Serve(serve::Serve),
@@ -80,6 +85,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         Command::Link(link) => return link::run(*link, out),
         #[cfg(target_os = "linux")]
         Command::Tools(tools) => tools::run(tools, out)?,
+        #[cfg(target_os = "linux")]
+        Command::Latency(latency) => latency::run(latency, out)?,
         #[cfg(target_os = "linux")]
         Command::Serve(serve) => serve::run(serve, out)?,
         #[cfg(target_os = "linux")]

@@ -24,7 +24,7 @@ use ketch_lab::{
 use serde::Deserialize;
 
 use super::error::{ToolsError, io_error};
-use crate::latency::ColdPath;
+use crate::cold_path::ColdPath;
 
 /// Where a tool's server runs; the commands that are timed run on the other side.
 pub(crate) const SERVER: Side = Side::A;

@@ -23,6 +23,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
             "address": route.address.to_string(),
             "controller": controller(route.asked, route.effective.as_ref()),
             "buffers": route.effective.as_ref().map(buffers),
+            "dial_s": route.dialed.as_secs_f64(),
         }),
         Event::TurnedAway { peer, why } => {
             json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })

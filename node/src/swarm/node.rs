@@ -4,7 +4,8 @@ use std::{io, time::Duration};
 
 use futures::{FutureExt, StreamExt};
 use ketch_channel::{
-    ChannelSettings, Controller, ControllerError, Deadlines, IdentityError, TransportKind, check_controller,
+    ChannelSettings, Controller, ControllerError, Deadlines, Gauges, IdentityError, TransportKind,
+    check_controller,
     limits::{QUIC_STREAMS, YAMUX_STREAMS},
     transport,
 };
@@ -116,10 +117,29 @@ impl Inbound {
 impl Node {
     /// Starts the swarm in a task of its own, listening on all addresses. Must run within a tokio runtime.
     pub async fn start(keypair: Keypair, options: NodeOptions) -> Result<(Self, Inbound), NodeError> {
-        let (commands, commanded) = mpsc::channel(COMMAND_QUEUE);
-        let (inbound, arriving) = mpsc::channel(INBOUND_QUEUE);
         check_listening(&options)?;
         let (transport, gauges) = transport(&keypair, options.deadlines, options.settings.clone())?;
+        Self::run(keypair, options, transport, gauges).await
+    }
+
+    /// The same over a transport of the caller's own, for instance one in memory. It proves who is at the other end, and its
+    /// addresses are such as those of a [`TransportKind`]; of its connections nothing else is known.
+    pub async fn start_over(
+        transport: Boxed<(PeerId, StreamMuxerBox)>,
+        keypair: Keypair,
+        options: NodeOptions,
+    ) -> Result<(Self, Inbound), NodeError> {
+        Self::run(keypair, options, transport, Gauges::default()).await
+    }
+
+    async fn run(
+        keypair: Keypair,
+        options: NodeOptions,
+        transport: Boxed<(PeerId, StreamMuxerBox)>,
+        gauges: Gauges,
+    ) -> Result<(Self, Inbound), NodeError> {
+        let (commands, commanded) = mpsc::channel(COMMAND_QUEUE);
+        let (inbound, arriving) = mpsc::channel(INBOUND_QUEUE);
         let transfer = Transfer::new(inbound, commands.downgrade(), options.settings.controller, gauges);
         let mut swarm = swarm(&keypair, transport, transfer, &options);
         listen(&mut swarm, &options).await?;

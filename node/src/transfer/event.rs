@@ -169,17 +169,20 @@ pub struct Route {
     pub asked: Option<Controller>,
     /// What this side has; `None` where its transport does not tell.
     pub effective: Option<Effective>,
+    /// From the start of the dial until the connection stood.
+    pub dialed: Duration,
 }
 
 impl Route {
-    /// The route of a connection.
-    pub(super) fn of(connection: &Connection) -> Self {
+    /// The route of a connection that took so long to be dialed.
+    pub(super) fn of(connection: &Connection, dialed: Duration) -> Self {
         Self {
             peer: connection.peer(),
             transport: connection.transport(),
             address: connection.remote_address().clone(),
             asked: connection.asked_controller(),
             effective: effective(connection),
+            dialed,
         }
     }
 }

@@ -7,7 +7,10 @@ use ketch_protocol::{
     message::{Ask, Claim, Connections, Consent, Hashes, Message, Policy, Selection, TargetView},
     session::Stop,
 };
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -73,12 +76,13 @@ pub async fn receive(
         let _ = timeout(TELL_LIMIT, tell(node, &request, error)).await;
     }
     let OpenTarget { doing, view, free_bytes, own } = opened?;
+    let began = Instant::now();
     let connection = tokio::select! {
         dialed = dial(node, &request.ticket, request.transport) => dialed?,
         () = stop.cancelled() => return Err(DialedError::Interrupted.into()),
     };
     // Nobody listens to events any more: the session goes on without them.
-    let _ = events.send(Event::Connected(Route::of(&connection))).await;
+    let _ = events.send(Event::Connected(Route::of(&connection, began.elapsed()))).await;
     let stream = open_control(&connection).await.map_err(DialedError::Connect)?;
     let links = Links::new(connection.clone(), LinkRole::Makes(node.clone(), request.connections));
     let ask = Ask { connections: links.most(Connections::MOST), ..ask(&request, view, &connection)? };

@@ -208,11 +208,12 @@ impl Syncing<'_> {
 
     async fn connect(&self) -> Result<(Connection, Stream), DialedError> {
         let SyncRequest { peer, addresses, .. } = &self.request;
+        let began = Instant::now();
         let connection = tokio::select! {
             dialed = self.node.dial(*peer, addresses.clone()) => dialed.map_err(ConnectError::from)?,
             () = self.stop.cancelled() => return Err(DialedError::Interrupted),
         };
-        let _ = self.events.send(Event::Connected(Route::of(&connection))).await;
+        let _ = self.events.send(Event::Connected(Route::of(&connection, began.elapsed()))).await;
         let stream = open_control(&connection).await?;
         Ok((connection, stream))
     }

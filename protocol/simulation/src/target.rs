@@ -24,38 +24,44 @@ use ketch_protocol::{
     },
 };
 
-use super::{
+use crate::{
     Side,
     incoming::{Arrived, Incoming, What},
     link::{CONTROL, Link},
     tree::{Node, Tree, catalogue},
 };
 
-pub(crate) struct Target {
+/// The driver.
+#[derive(Debug)]
+pub struct Target {
     /// None until a sender has proposed.
-    pub(crate) machine: Option<Receiver>,
+    pub machine: Option<Receiver>,
     /// What can be seen.
-    pub(crate) tree: Tree,
-    pub(crate) overwrite: bool,
+    pub tree: Tree,
+    /// Whether what is different is replaced.
+    pub overwrite: bool,
     /// Whether what was not listed is removed.
-    pub(crate) remove: bool,
+    pub remove: bool,
     /// Nothing is written.
-    pub(crate) preview: bool,
+    pub preview: bool,
     /// What it says a preview would have needed.
-    pub(crate) planned_bytes: u64,
+    pub planned_bytes: u64,
     /// What it answers to a proposal.
-    pub(crate) view: TargetView,
+    pub view: TargetView,
     /// The roots of an earlier session.
-    pub(crate) agreed: Option<Agreed>,
+    pub agreed: Option<Agreed>,
     /// What a person answers; nobody does when absent.
-    pub(crate) answer: Option<Answer>,
+    pub answer: Option<Answer>,
     /// Content of large files that an earlier session left, by range.
-    pub(crate) held: BTreeMap<EntryPath, BTreeMap<u64, Vec<u8>>>,
-    pub(crate) late: Vec<Problem>,
+    pub held: BTreeMap<EntryPath, BTreeMap<u64, Vec<u8>>>,
+    /// What goes wrong when directories are completed.
+    pub late: Vec<Problem>,
     /// Settles nothing: a target that hangs.
-    pub(crate) stalled: bool,
-    pub(crate) ending: Option<Ending>,
-    pub(crate) reports: Vec<Problem>,
+    pub stalled: bool,
+    /// How the session ended.
+    pub ending: Option<Ending>,
+    /// What a person is told.
+    pub reports: Vec<Problem>,
     kind: Option<StreamKind>,
     frames: Frames,
     /// What is in the tree and was not found equal to anything of the sender, nor listed.
@@ -69,12 +75,16 @@ pub(crate) struct Target {
 }
 
 /// A file that is made from its old version.
+#[derive(Debug)]
 struct Rebuild {
     assembly: Assembly,
     old: Vec<u8>,
     new: Vec<u8>,
     awaited_bytes: u64,
 }
+
+/// Why a description makes sense.
+const HONEST: &str = "the sender describes what is there";
 
 /// Files of fewer bytes are fetched whole.
 const REBUILT_BYTES: usize = 16 * 1024;
@@ -112,7 +122,7 @@ impl Target {
     /// Opens the control stream and asks.
     pub(crate) fn ask(&mut self, ask: Ask, now: Duration, link: &mut Link) {
         let mut kind = Vec::new();
-        block_on(StreamKind::Control.write(&mut kind)).unwrap();
+        block_on(StreamKind::Control.write(&mut kind)).expect("a vector takes any number of bytes");
         link.send(Side::Receiver, CONTROL, &kind, now);
         self.kind = Some(StreamKind::Control);
         let begun = Receiver::new(ask);
@@ -156,7 +166,8 @@ impl Target {
         }
     }
 
-    pub(crate) fn handle(&mut self, input: Input, now: Duration, link: &mut Link) {
+    /// Something happened on this side.
+    pub fn handle(&mut self, input: Input, now: Duration, link: &mut Link) {
         if let (None, Input::Lost(detail)) = (&self.machine, &input) {
             let lost = SessionError::Lost { awaited: "propose", detail: detail.clone() };
             self.ending = Some(Ending::Failed(lost));
@@ -215,7 +226,8 @@ impl Target {
         vec![Input::Removed(gone), planned, Input::Finished { late: std::mem::take(&mut self.late) }]
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    /// The account.
+    pub fn counts(&self) -> Counts {
         self.machine.as_ref().map(Receiver::counts).unwrap_or_default()
     }
 
@@ -312,11 +324,12 @@ impl Target {
             }
             What::Recipe { grain, parts, hash } => {
                 let assembly = &mut self.rebuilds.get_mut(&id)?.assembly;
-                let needs = assembly.hear_recipe(Recipe { grain, parts, hash }).unwrap();
+                let needs = assembly.hear_recipe(Recipe { grain, parts, hash }).expect(HONEST);
                 self.go_on(id, &entry, needs)?
             }
             What::List { bytes, chunks } => {
-                let needs = self.rebuilds.get_mut(&id)?.assembly.hear_list(bytes.first, &chunks).unwrap();
+                let needs =
+                    self.rebuilds.get_mut(&id)?.assembly.hear_list(bytes.first, &chunks).expect(HONEST);
                 self.go_on(id, &entry, needs)?
             }
             What::Piece { bytes, content } => {
@@ -341,7 +354,7 @@ impl Target {
     }
 
     fn rebuild(&mut self, id: EntryId, size: u64, old: Vec<u8>) -> Outcome {
-        let sizes = ChunkSizes::of_file(size).unwrap();
+        let sizes = ChunkSizes::of_file(size).expect("files of that length are made from old versions");
         let (mut chunker, mut builder) = (Chunker::new(sizes), OldBuilder::default());
         chunker.push(&old, |chunk| builder.push(chunk));
         chunker.finish(|chunk| builder.push(chunk));
@@ -361,7 +374,7 @@ impl Target {
             return None;
         }
         let Rebuild { assembly, old, mut new, .. } = self.rebuilds.remove(&id)?;
-        let delta = assembly.finish().unwrap();
+        let delta = assembly.finish().expect(HONEST);
         for step in delta.steps {
             if let Origin::Old(offset) = step.origin {
                 let from = &old[offset as usize..][..step.length as usize];

@@ -1,6 +1,10 @@
 //! The sender's side: its machine, a tree, and a driver that only does what it is told.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::executor::block_on;
 use ketch_protocol::{
@@ -23,50 +27,76 @@ use ketch_protocol::{
     },
 };
 
-use super::{
+use crate::{
     Side,
     link::{CONTROL, Link},
     tree::{Node, Tree, catalogue},
 };
 
+const IN_MEMORY: &str = "a vector takes any number of bytes";
+
 /// What befalls a file between the scan and the read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Fault {
+pub enum Fault {
+    /// It became shorter.
     Truncated {
+        /// How many bytes are left.
         to: usize,
     },
+    /// It became longer.
     Grown,
+    /// It is not there any more.
     Gone,
     /// Its bytes are damaged on their way to the receiver.
     Damaged,
 }
 
-pub(crate) struct Source {
-    pub(crate) machine: Sender,
-    pub(crate) tree: Tree,
-    pub(crate) faults: BTreeMap<EntryPath, Fault>,
-    pub(crate) secret: Secret,
+/// The driver.
+#[derive(Debug)]
+pub struct Source {
+    /// The machine.
+    pub machine: Sender,
+    /// What it lists.
+    pub tree: Tree,
+    /// Files that something befalls.
+    pub faults: BTreeMap<EntryPath, Fault>,
+    /// What admits a receiver.
+    pub secret: Secret,
     /// What the scan names and leaves out, when it is compared.
-    pub(crate) problems: Vec<Problem>,
+    pub problems: Vec<Problem>,
     /// Whether files are listed with their hashes, when they are compared.
-    pub(crate) hashes_known: bool,
-    pub(crate) data_streams: usize,
-    pub(crate) ending: Option<Ending>,
-    pub(crate) reports: Vec<Problem>,
+    pub hashes_known: bool,
+    /// How many data streams carry content.
+    pub data_streams: usize,
+    /// How the session ended.
+    pub ending: Option<Ending>,
+    /// What a person is told.
+    pub reports: Vec<Problem>,
     /// Bytes of file content that were sent.
-    pub(crate) content_bytes: u64,
+    pub content_bytes: u64,
     /// Batches of the manifest that were sent.
-    pub(crate) batches: usize,
+    pub batches: usize,
     /// Entries of which it was told what became of them, and paths that were removed.
-    pub(crate) told: usize,
+    pub told: usize,
     kind: Option<StreamKind>,
     frames: Frames,
     session: SessionId,
     scan: Scan,
     opened: Vec<usize>,
-    jobs_done: usize,
+    /// What waits for a data stream to take it.
+    left: VecDeque<(Arc<Job>, Segment)>,
+    segments_sent: usize,
 }
 
+/// What of a job is sent at once.
+#[derive(Debug, Clone, Copy)]
+enum Segment {
+    Content(Span),
+    Digest(Span),
+    Description,
+}
+
+#[derive(Debug)]
 enum Scan {
     NotAsked,
     Left(Vec<Entry>),
@@ -74,7 +104,8 @@ enum Scan {
 }
 
 impl Source {
-    pub(crate) fn new(tree: Tree, secret: Secret) -> Self {
+    /// A driver with a tree that `secret` admits to.
+    pub fn new(tree: Tree, secret: Secret) -> Self {
         Self {
             machine: Sender::default(),
             tree,
@@ -93,14 +124,15 @@ impl Source {
             session: SessionId([0; 16]),
             scan: Scan::NotAsked,
             opened: Vec::new(),
-            jobs_done: 0,
+            left: VecDeque::new(),
+            segments_sent: 0,
         }
     }
 
     /// Opens the control stream and proposes.
     pub(crate) fn propose(&mut self, propose: Propose, now: Duration, link: &mut Link) {
         let mut kind = Vec::new();
-        block_on(StreamKind::Control.write(&mut kind)).unwrap();
+        block_on(StreamKind::Control.write(&mut kind)).expect(IN_MEMORY);
         link.send(Side::Sender, CONTROL, &kind, now);
         self.kind = Some(StreamKind::Control);
         let (machine, actions) = Sender::propose(propose);
@@ -126,16 +158,29 @@ impl Source {
     }
 
     pub(crate) fn handle(&mut self, input: Input, now: Duration, link: &mut Link) {
-        let mut inputs = vec![input];
-        while let Some(input) = inputs.pop() {
+        self.feed(vec![input], now, link);
+    }
+
+    /// Goes on with what the link had no room for.
+    pub(crate) fn go_on(&mut self, now: Duration, link: &mut Link) {
+        if self.ending.is_none() {
+            self.feed(Vec::new(), now, link);
+        }
+    }
+
+    fn feed(&mut self, mut inputs: Vec<Input>, now: Duration, link: &mut Link) {
+        loop {
+            if inputs.is_empty() {
+                let has_room = link.takes(Side::Sender, CONTROL) && self.machine.may_announce();
+                inputs.extend(has_room.then_some(Input::Room));
+                inputs.extend(self.scan());
+            }
+            let Some(input) = inputs.pop() else { break };
             for action in self.machine.handle(input, now) {
                 inputs.extend(self.act(action, now, link));
             }
-            if inputs.is_empty() {
-                inputs.extend(self.machine.may_announce().then_some(Input::Room));
-                inputs.extend(self.scan());
-            }
         }
+        self.send_segments(now, link);
     }
 
     fn act(&mut self, action: Action, now: Duration, link: &mut Link) -> Option<Input> {
@@ -160,7 +205,7 @@ impl Source {
             Action::List => {
                 self.scan = Scan::Left(self.tree.iter().rev().map(|(path, node)| node.entry(path)).collect());
             }
-            Action::Read(jobs) => jobs.into_iter().for_each(|job| self.read(&job, now, link)),
+            Action::Read(jobs) => jobs.into_iter().for_each(|job| self.read(job)),
             Action::Catalogue => {
                 let catalogue = catalogue(&self.tree, self.hashes_known, 1);
                 return Some(Input::Catalogued { catalogue, problems: self.problems.clone() });
@@ -191,14 +236,13 @@ impl Source {
         (!entries.is_empty()).then_some(Input::Listed { entries, problems: Vec::new() })
     }
 
-    fn read(&mut self, job: &Job, now: Duration, link: &mut Link) {
+    fn read(&mut self, job: Job) {
         let size = job.entry.size();
         let (content, digest): (Vec<u64>, Vec<u64>) = match &job.wanted {
             Wanted::Content => ((0..Span::count(size)).collect(), Vec::new()),
             Wanted::Digest => (Vec::new(), (0..Span::count(size)).collect()),
             Wanted::Recipe | Wanted::Lists(_) | Wanted::Pieces(_) => {
-                let bytes = self.describe(job);
-                return self.say(&bytes, now, link);
+                return self.left.push_back((Arc::new(job), Segment::Description));
             }
             Wanted::Parts { content, digest } => (
                 content.iter().flat_map(|run| run.numbers()).collect(),
@@ -206,27 +250,45 @@ impl Source {
             ),
         };
         let span = |index| if Span::count(size) == 1 { Span::whole(size) } else { Span::range(size, index) };
-        for index in content {
-            let bytes = self.segment(job, span(index));
-            self.say(&bytes, now, link);
+        let content = content.into_iter().map(|index| Segment::Content(span(index)));
+        let digest = digest.into_iter().map(|index| Segment::Digest(span(index)));
+        let job = Arc::new(job);
+        self.left.extend(content.chain(digest).map(|segment| (Arc::clone(&job), segment)));
+    }
+
+    /// Gives segments to the data streams in turn, as far as these take them.
+    fn send_segments(&mut self, now: Duration, link: &mut Link) {
+        while self.ending.is_none()
+            && let Some(stream) = self.next_stream(link)
+            && let Some((job, segment)) = self.left.pop_front()
+        {
+            let bytes = match segment {
+                Segment::Content(span) => self.segment(&job, span),
+                Segment::Digest(span) => self.digest(&job, span),
+                Segment::Description => self.describe(&job),
+            };
+            self.say(stream, &bytes, now, link);
+            self.segments_sent += 1;
         }
-        for index in digest {
-            let bytes = self.digest(job, span(index));
-            self.say(&bytes, now, link);
-        }
+    }
+
+    fn next_stream(&self, link: &Link) -> Option<usize> {
+        let in_turn = (0..self.data_streams).map(|next| 1 + (self.segments_sent + next) % self.data_streams);
+        in_turn.into_iter().find(|stream| link.takes(Side::Sender, *stream))
     }
 
     /// Whole segments of what a file is made of.
     fn describe(&mut self, job: &Job) -> Vec<u8> {
         let content = self.content(job).to_vec();
-        let sizes = ChunkSizes::of_file(content.len() as u64).unwrap();
+        let sizes = ChunkSizes::of_file(content.len() as u64)
+            .expect("files of that length are made from old versions");
         let bytes = |run: &Run| &content[run.first as usize..run.numbers().end as usize];
         let mut out = Vec::new();
         match &job.wanted {
             Wanted::Recipe => {
                 let mut describer = Describer::new(sizes);
                 describer.push(&content);
-                let recipe = describer.finish().unwrap();
+                let recipe = describer.finish().expect("a file in memory has few chunks");
                 put_recipe(&mut out, job.id, recipe.grain);
                 recipe.parts.into_iter().for_each(|part| put_part(&mut out, part));
                 put_end(&mut out, recipe.hash);
@@ -254,13 +316,12 @@ impl Source {
         out
     }
 
-    /// Puts whole segments on the data streams in turn.
-    fn say(&mut self, bytes: &[u8], now: Duration, link: &mut Link) {
-        let stream = 1 + self.jobs_done % self.data_streams;
-        self.jobs_done += 1;
+    /// Puts a whole segment on a data stream.
+    fn say(&mut self, stream: usize, bytes: &[u8], now: Duration, link: &mut Link) {
         if !self.opened.contains(&stream) {
             let mut kind = Vec::new();
-            block_on(StreamKind::Data(self.session, DataForm::default()).write(&mut kind)).unwrap();
+            let says = StreamKind::Data(self.session, DataForm::default());
+            block_on(says.write(&mut kind)).expect(IN_MEMORY);
             link.send(Side::Sender, stream, &kind, now);
             self.opened.push(stream);
         }
@@ -289,7 +350,7 @@ impl Source {
             Some(Fault::Grown) => put_aborted(&mut out, Cause::Changed, "it has grown"),
             Some(Fault::Gone) => put_aborted(&mut out, Cause::Vanished, ""),
             Some(Fault::Damaged) => {
-                *out.last_mut().unwrap() ^= 1;
+                *out.last_mut().expect("a segment has a beginning") ^= 1;
                 put_end(&mut out, hasher.finish());
             }
             None => put_end(&mut out, hasher.finish()),

@@ -27,7 +27,7 @@ pub(crate) enum What {
     Digest { span: Span, hash: ContentHash },
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Incoming {
     decoder: Decoder,
     kind_bytes: usize,
@@ -74,11 +74,13 @@ impl Incoming {
     fn take_item(&mut self, item: Item<'_>) -> Option<Arrived> {
         let Some((id, begun)) = self.begun.take() else { return self.begin(item) };
         let what = match (item, begun) {
-            (Item::Data(data), Begun::Content(span, content)) => {
-                return self.go_on(id, Begun::Content(span, [&content, data].concat()));
+            (Item::Data(data), Begun::Content(span, mut content)) => {
+                content.extend_from_slice(data);
+                return self.go_on(id, Begun::Content(span, content));
             }
-            (Item::Data(data), Begun::Piece(bytes, content)) => {
-                return self.go_on(id, Begun::Piece(bytes, [&content, data].concat()));
+            (Item::Data(data), Begun::Piece(bytes, mut content)) => {
+                content.extend_from_slice(data);
+                return self.go_on(id, Begun::Piece(bytes, content));
             }
             (Item::Part(part), Begun::Recipe(grain, mut parts)) => {
                 parts.push(part);

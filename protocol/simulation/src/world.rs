@@ -11,7 +11,7 @@ use ketch_protocol::{
     session::{Ending, TICK, receiver, sender},
 };
 
-use super::{
+use crate::{
     Side,
     link::{Arrival, Link},
     source::Source,
@@ -20,27 +20,37 @@ use super::{
 };
 
 /// Long enough for flights to be told from ticks.
-pub(crate) const LATENCY: Duration = Duration::from_secs(1);
+pub const LATENCY: Duration = Duration::from_secs(1);
 
 /// Longer than any timeout of the protocol: a session that still runs hangs.
 const PATIENCE: Duration = Duration::from_secs(700);
 
-pub(crate) struct World {
-    pub(crate) now: Duration,
-    pub(crate) link: Link,
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+/// The world.
+#[derive(Debug)]
+pub struct World {
+    /// Since the session began.
+    pub now: Duration,
+    /// For how much of that no content was under way.
+    pub idle: Duration,
+    /// Between the sides.
+    pub link: Link,
+    /// The sender's side.
+    pub source: Source,
+    /// The receiver's side.
+    pub target: Target,
     next_tick: Duration,
     first: Option<First>,
 }
 
 /// How a session begins.
+#[derive(Debug)]
 enum First {
     Ask(Ask),
     Propose(Propose),
 }
 
-pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
+/// What a receiver asks that has a ticket.
+pub fn ask(consent: Consent, target: TargetView) -> Ask {
     Ask {
         version: VERSION,
         session: SessionId([5; 16]),
@@ -57,14 +67,15 @@ pub(crate) fn ask(consent: Consent, target: TargetView) -> Ask {
 }
 
 fn share() -> Place {
-    Place { share: ShareName::parse("photos").unwrap(), path: None }
+    Place { share: ShareName::parse("photos").expect("it is a name"), path: None }
 }
 
 impl World {
     /// A source with `tree`, a target with nothing, a link without a bandwidth.
-    pub(crate) fn new(tree: Tree, consent: Consent, view: TargetView) -> Self {
+    pub fn new(tree: Tree, consent: Consent, view: TargetView) -> Self {
         Self {
             now: Duration::ZERO,
+            idle: Duration::ZERO,
             link: Link::new(LATENCY),
             source: Source::new(tree, Secret::from_bytes([7; 16])),
             target: Target::new(Tree::new()),
@@ -74,7 +85,7 @@ impl World {
     }
 
     /// A receiver that makes its tree the same as that of a share, and removes what is too much.
-    pub(crate) fn pull(tree: Tree, there: Tree) -> Self {
+    pub fn pull(tree: Tree, there: Tree) -> Self {
         let mut world = Self::new(tree, Consent::Given, TargetView::Comparable);
         let claim = Claim::Share(share());
         world.first = Some(First::Ask(Ask { claim, ..ask(Consent::Given, TargetView::Comparable) }));
@@ -84,7 +95,7 @@ impl World {
     }
 
     /// A sender that makes a share the same as its tree likewise.
-    pub(crate) fn push(tree: Tree, there: Tree, policy: Policy) -> Self {
+    pub fn push(tree: Tree, there: Tree, policy: Policy) -> Self {
         let mut world = Self::pull(tree, there);
         world.target.remove = policy.removal != Removal::Nothing;
         world.first = Some(First::Propose(Propose {
@@ -100,35 +111,38 @@ impl World {
     }
 
     /// A fresh copy that needs no question.
-    pub(crate) fn fresh(tree: Tree) -> Self {
+    pub fn fresh(tree: Tree) -> Self {
         Self::new(tree, Consent::Given, TargetView::Empty)
     }
 
     /// A target that holds something.
-    pub(crate) fn onto(tree: Tree, there: Tree) -> Self {
+    pub fn onto(tree: Tree, there: Tree) -> Self {
         let mut world = Self::new(tree, Consent::Given, TargetView::Occupied);
         world.target.tree = there;
         world
     }
 
     /// Runs until both sides have ended.
-    pub(crate) fn run(&mut self) {
+    pub fn run(&mut self) {
         self.run_until(PATIENCE);
         assert!(self.source.ending.is_some(), "the sender hangs");
         assert!(self.target.ending.is_some(), "the receiver hangs");
     }
 
     /// Runs until both sides have ended or the time has come.
-    pub(crate) fn run_until(&mut self, end: Duration) {
+    pub fn run_until(&mut self, end: Duration) {
         match self.first.take() {
             Some(First::Ask(ask)) => self.target.ask(ask, self.now, &mut self.link),
             Some(First::Propose(propose)) => self.source.propose(propose, self.now, &mut self.link),
             None => {}
         }
-        while self.now < end && (self.source.ending.is_none() || self.target.ending.is_none()) {
+        while self.now < end && !self.has_ended() {
             self.deliver();
+            if self.has_ended() {
+                return;
+            }
             let next = self.link.next_arrival().unwrap_or(self.next_tick).min(self.next_tick);
-            self.now = next.max(self.now);
+            self.advance(next.max(self.now));
             if self.now == self.next_tick {
                 self.deliver();
                 self.tick();
@@ -136,12 +150,23 @@ impl World {
         }
     }
 
+    fn has_ended(&self) -> bool {
+        self.source.ending.is_some() && self.target.ending.is_some()
+    }
+
+    fn advance(&mut self, to: Duration) {
+        if !self.link.is_busy() {
+            self.idle += to - self.now;
+        }
+        self.now = to;
+    }
+
     fn deliver(&mut self) {
         loop {
             let to_sender = self.link.take(Side::Sender, self.now);
             let to_receiver = self.link.take(Side::Receiver, self.now);
             if to_sender.is_none() && to_receiver.is_none() {
-                return;
+                return self.source.go_on(self.now, &mut self.link);
             }
             let (now, link) = (self.now, &mut self.link);
             match to_sender {
@@ -164,13 +189,13 @@ impl World {
     }
 
     /// The endings of the sender and of the receiver.
-    pub(crate) fn endings(&self) -> (&Ending, &Ending) {
+    pub fn endings(&self) -> (&Ending, &Ending) {
         let ended = "run() goes on until both have ended";
         (self.source.ending.as_ref().expect(ended), self.target.ending.as_ref().expect(ended))
     }
 
     /// Runs, and demands that both sides agree that all is well.
-    pub(crate) fn run_to_completion(&mut self) {
+    pub fn run_to_completion(&mut self) {
         self.run();
         let (Ending::Complete(sent), Ending::Complete(stored)) = self.endings() else {
             panic!("{:?}", self.endings());
@@ -181,12 +206,12 @@ impl World {
     }
 
     /// The account of the sender, which equals the receiver's once both have completed.
-    pub(crate) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         self.source.machine.counts()
     }
 
     /// One-way journeys until both sides had ended.
-    pub(crate) fn flights(&self) -> f64 {
-        self.now.as_secs_f64() / LATENCY.as_secs_f64()
+    pub fn flights(&self) -> f64 {
+        self.now.as_secs_f64() / self.link.latency.as_secs_f64()
     }
 }

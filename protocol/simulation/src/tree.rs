@@ -10,17 +10,22 @@ use ketch_protocol::{
 };
 
 /// In the order of a manifest.
-pub(crate) type Tree = BTreeMap<EntryPath, Node>;
+pub type Tree = BTreeMap<EntryPath, Node>;
 
+/// What is under a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Node {
+pub enum Node {
+    /// A directory.
     Directory,
+    /// A file with its content.
     File(Vec<u8>),
+    /// A symlink with what it says.
     Link(Vec<u8>),
 }
 
 impl Node {
-    pub(crate) fn entry(&self, path: &EntryPath) -> Entry {
+    /// Its entry in a manifest.
+    pub fn entry(&self, path: &EntryPath) -> Entry {
         let kind = match self {
             Self::Directory => EntryKind::Directory,
             Self::File(content) => EntryKind::File { size: content.len() as u64 },
@@ -30,7 +35,7 @@ impl Node {
     }
 
     /// Its entry with the hash of its content.
-    pub(crate) fn hashed_entry(&self, path: &EntryPath) -> Entry {
+    pub fn hashed_entry(&self, path: &EntryPath) -> Entry {
         let hash = match self {
             Self::File(content) => {
                 let mut hasher = Hasher::whole();
@@ -44,7 +49,7 @@ impl Node {
 }
 
 /// The catalogue of a tree in which the hashes of files are known or not.
-pub(crate) fn catalogue(tree: &Tree, hashes_known: bool, salt: u8) -> Arc<Catalogue> {
+pub fn catalogue(tree: &Tree, hashes_known: bool, salt: u8) -> Arc<Catalogue> {
     let mut builder = CatalogueBuilder::new([salt; 16]);
     for (path, node) in tree {
         builder.push(&if hashes_known { node.hashed_entry(path) } else { node.entry(path) });
@@ -52,20 +57,23 @@ pub(crate) fn catalogue(tree: &Tree, hashes_known: bool, salt: u8) -> Arc<Catalo
     Arc::new(builder.finish())
 }
 
-pub(crate) fn path(name: &str) -> EntryPath {
-    EntryPath::parse(name.as_bytes()).unwrap()
+/// The path of an entry.
+pub fn path(name: &str) -> EntryPath {
+    EntryPath::parse(name.as_bytes()).expect("callers name paths of entries")
 }
 
-pub(crate) fn tree<const N: usize>(nodes: [(&str, Node); N]) -> Tree {
+/// A tree of these.
+pub fn tree<const N: usize>(nodes: [(&str, Node); N]) -> Tree {
     nodes.map(|(name, node)| (path(name), node)).into()
 }
 
-pub(crate) fn file(content: impl AsRef<[u8]>) -> Node {
+/// A file with that content.
+pub fn file(content: impl AsRef<[u8]>) -> Node {
     Node::File(content.as_ref().to_vec())
 }
 
 /// `count` files of some 20 bytes, all different, 1,000 in each directory.
-pub(crate) fn small_files(count: usize) -> Tree {
+pub fn small_files(count: usize) -> Tree {
     let mut tree = Tree::new();
     for index in 0..count {
         let directory = format!("d{:03}", index / 1_000);
@@ -76,6 +84,6 @@ pub(crate) fn small_files(count: usize) -> Tree {
 }
 
 /// `length` bytes that differ from range to range.
-pub(crate) fn large_content(length: u64) -> Vec<u8> {
+pub fn large_content(length: u64) -> Vec<u8> {
     (0..length).map(|index| (index % 251) as u8 ^ (index >> 20) as u8).collect()
 }
