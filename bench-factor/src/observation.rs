@@ -163,7 +163,7 @@ pub(crate) struct Samplers {
     pub(crate) sockets: Vec<Sockets>,
 }
 
-/// What the path carried while nothing else used it, in megabits of content a second.
+/// What the path carried while nothing else used it, in megabits of IP packets a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Capacity {

@@ -234,8 +234,8 @@ fn hosts(analysis: &Analysis<'_>) -> Section {
     parts.push(Part::Table(tables::hosts(analysis)));
     let capacity = tables::capacity(analysis);
     if !capacity.rows.is_empty() {
-        let note = "What the path carried of content over eight plain TCP connections while nothing else used it, before \
-                    and after the observation that is named.";
+        let note = "What the path carried, in IP packets that arrived, while eight plain TCP connections filled it and \
+                    nothing else used it, before and after the observation that is named.";
         parts.extend([Part::Paragraph(note.into()), Part::Table(capacity)]);
     }
     Section { anchor: "hosts", heading: "Hosts and path", parts }

@@ -162,11 +162,8 @@ fn machine() -> io::Result<Counters> {
 }
 
 /// That, and what a host has counted of its network.
-fn network(mut table: &File, machine: Counters) -> io::Result<Counters> {
-    let mut text = String::new();
-    table.rewind()?;
-    table.read_to_string(&mut text)?;
-    let table = protocol_counters(&text);
+fn network(table: &File, machine: Counters) -> io::Result<Counters> {
+    let table = protocol_counters(table)?;
     let counter = |name: &str| table.get(name).copied().unwrap_or_default();
     Ok(Counters {
         udp_receive_errors: counter("Udp.RcvbufErrors"),
@@ -205,8 +202,16 @@ fn disk_bytes(table: &str) -> (u64, u64) {
     sum
 }
 
-/// The counters of `/proc/net/snmp`, which has a line of names and a line of numbers for every protocol.
-fn protocol_counters(table: &str) -> BTreeMap<String, u64> {
+/// The counters in a table, as `Protocol.Name`: an open `/proc/net/snmp` or `/proc/net/netstat`.
+pub(super) fn protocol_counters(mut table: &File) -> io::Result<BTreeMap<String, u64>> {
+    let mut text = String::new();
+    table.rewind()?;
+    table.read_to_string(&mut text)?;
+    Ok(named(&text))
+}
+
+/// The same of what it says: a line of names and a line of numbers for every protocol.
+fn named(table: &str) -> BTreeMap<String, u64> {
     let lines: Vec<&str> = table.lines().collect();
     let mut counters = BTreeMap::new();
     for pair in lines.chunks(2) {
@@ -294,7 +299,7 @@ mod tests {
     #[test]
     fn counters_have_the_names_of_the_line_above() {
         let table = "Tcp: RtoMin MaxConn OutSegs RetransSegs\nTcp: 200 -1 7 3\nUdp: RcvbufErrors\nUdp: 5\n";
-        let counters = protocol_counters(table);
+        let counters = named(table);
         assert_eq!(counters.get("Tcp.RetransSegs"), Some(&3));
         assert_eq!(counters.get("Udp.RcvbufErrors"), Some(&5));
         assert_eq!(counters.get("Tcp.MaxConn"), None);

@@ -235,7 +235,15 @@ impl Route {
 
     /// The counters of a side's network, open: what is read is always that of its host.
     pub(crate) fn counters(&self, side: Side) -> Result<File, ToolsError> {
-        let table = Path::new("/proc/thread-self/net/snmp");
+        self.table(side, Path::new("/proc/thread-self/net/snmp"))
+    }
+
+    /// Those that Linux keeps beside the standard ones, such as of the bytes of all IP packets.
+    pub(crate) fn packet_counters(&self, side: Side) -> Result<File, ToolsError> {
+        self.table(side, Path::new("/proc/thread-self/net/netstat"))
+    }
+
+    fn table(&self, side: Side, table: &Path) -> Result<File, ToolsError> {
         let open = || File::open(table);
         let opened = match self {
             Self::Loopback(..) => open(),
