@@ -53,8 +53,11 @@ mod linux {
 
     pub(crate) fn main() -> Result<(), Failure> {
         let asked = Asked::read(&env::args().skip(1).collect::<Vec<_>>())?;
-        let options =
-            Options { seed: asked.seed, tcp_memory: TcpMemory::Bytes(TCP_MEMORY_BYTES), ..Options::default() };
+        let options = Options {
+            seed: asked.seed,
+            tcp_memory: TcpMemory::Bytes(TCP_MEMORY_BYTES),
+            ..Options::default()
+        };
         let path = Path::new(asked.profile.clone(), options)?;
         let arrived: Vec<AtomicU64> = asked.flows.iter().map(|_| AtomicU64::new(0)).collect();
         let started = Instant::now();

@@ -39,9 +39,7 @@ pub(crate) fn run(
     let address = format!("/ip4/{}/udp/0/quic-v1", path.address(Side::B)).parse()?;
     let (announce, announced) = mpsc::channel();
     thread::scope(|scope| {
-        scope.spawn(move || {
-            path.enter(Side::B, move || on_this_host(receive(address, announce, arrived)))
-        });
+        scope.spawn(move || path.enter(Side::B, move || on_this_host(receive(address, announce, arrived))));
         let address = announced.recv()?;
         path.enter(Side::A, move || on_this_host(send(address, settings, until)))?
     })
@@ -52,8 +50,7 @@ async fn send(
     settings: ChannelSettings,
     until: Instant,
 ) -> Result<PathStatistics, Failure> {
-    let (mut transport, gauges) =
-        transport(&Keypair::generate_ed25519(), Deadlines::default(), settings)?;
+    let (mut transport, gauges) = transport(&Keypair::generate_ed25519(), Deadlines::default(), settings)?;
     let options = DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };
     let (_, mut connection) = transport.dial(address, options)?.await?;
     let gauge = gauges.take_dialed().and_then(|dialed| dialed.gauge()).ok_or("no gauge")?;
