@@ -2,7 +2,6 @@
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -24,7 +23,7 @@ impl Looks {
         let mut looks = vec![look()];
         while INTERVAL * looks.len() as u32 <= time {
             let due = started + INTERVAL * looks.len() as u32;
-            thread::sleep(due.saturating_duration_since(Instant::now()));
+            crate::sleep(due.saturating_duration_since(Instant::now()));
             looks.push(look());
         }
         Self(looks)

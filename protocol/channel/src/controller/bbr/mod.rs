@@ -8,8 +8,8 @@
 //! fall, and numbers of packets rise. Equal calls lead to equal decisions: what is random comes from a seed.
 //!
 //! What differs from the draft says so where it is done: `Bbr::is_startup_over`, `Bbr::is_overflowing`,
-//! `Bbr::judge_round`, `Bbr::is_too_much`, `Bbr::is_queue_growing` and `UP_GROWTH`
-//! (docs/decisions/0022-own-bbr.md has the figures).
+//! `Bbr::judge_round`, `Bbr::is_too_much`, `Bbr::is_queue_growing`, `UP_GROWTH`, `CRUISE_WINDOW_GAIN`, `PROVES_MIN_RTT`
+//! and `Schedule` (docs/decisions/0022-own-bbr.md and 0030-bbr-on-a-path.md have the figures).
 
 mod aggregation;
 mod constants;
