@@ -39,6 +39,17 @@ fn one_that_comes_later_to_a_long_path_gets_its_share() {
     }
 }
 
+/// Where a tenth lost ends Startup, one of these is at 3 Mbit/s and one at 9.
+#[test]
+fn a_probe_of_another_flow_does_not_end_a_start() {
+    for (seed, starts) in [(3, 7.1), (6, 9.2), (7, 9.9)] {
+        let path = Path::new(50.0, 141).queue(0.25);
+        let later = Simulation::new(path, seed).bbr(0.0, Source::Bulk).bbr(starts, Source::Bulk);
+        let mbit = later.run(22).mbit(1, 12..22);
+        assert!(mbit > 11.0, "{mbit} Mbit/s of a flow that starts after {starts} s");
+    }
+}
+
 #[test]
 fn four_flows_share_evenly_and_fill_the_path() {
     let outcome = together(Path::new(50.0, 40), &[0.0, 1.0, 2.0, 3.0]).run(60);
