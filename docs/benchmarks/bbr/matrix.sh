@@ -8,6 +8,6 @@ for seed in $(seq "$first" "$last"); do
     grep -v '^#' "$cells" | while read -r link loss seconds flows; do
         # shellcheck disable=SC2086 # flows are words
         nice -n -10 "$program" "$link" "$loss" "$seed" "$seconds" $flows </dev/null ||
-            echo "$link,$loss,$seed,$seconds,$flows,,,,,,,,,,,the program failed,no,"
+            echo "$link,$loss,$seed,$seconds,$flows,,,,,,,,,,,,the program failed,no,"
     done
 done
