@@ -52,3 +52,7 @@ pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between the pings of a connection, unless the options say otherwise: below the 30 seconds after
 /// which impatient NATs forget a flow.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Addresses of one reservation that are believed: a relay has a few interfaces, each with two transports. A ticket has
+/// room for sixteen in all.
+pub(super) const RESERVED_ADDRESSES: usize = 4;
