@@ -143,6 +143,11 @@ pub(super) fn offered(ticket: &str, reopened: bool, addresses: &[String], expire
     })
 }
 
+/// What `ketch relay` says at its start.
+pub(super) fn relaying(peer: &str, addresses: &[String]) -> Value {
+    json!({ "event": "relaying", "peer_id": peer, "addresses": addresses })
+}
+
 /// A node that serves shares.
 pub(super) fn serving(peer: &str, shares: &[String], addresses: &[String]) -> Value {
     json!({ "event": "serving", "peer_id": peer, "shares": shares, "addresses": addresses })

@@ -14,7 +14,9 @@ use tokio::{
     time::timeout,
 };
 
-use super::{connection::Connection, limits::DIAL_ADDRESSES, meet::meet_at, reach::split_relay, task::Command};
+use super::{
+    connection::Connection, limits::DIAL_ADDRESSES, meet::meet_at, reach::split_relay, task::Command,
+};
 
 /// Why a peer could not be reached.
 #[derive(Debug, thiserror::Error)]

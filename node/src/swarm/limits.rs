@@ -56,3 +56,19 @@ pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Addresses of one reservation that are believed: a relay has a few interfaces, each with two transports. A ticket has
 /// room for sixteen in all.
 pub(super) const RESERVED_ADDRESSES: usize = 4;
+
+/// Connections that a relay has with one peer: one over each transport, and as many that are being replaced.
+pub(super) const RELAY_CONNECTIONS_PER_PEER: u32 = 4;
+
+/// Connections that a relay has with all peers: every one with a reservation has one, and as many that come and go.
+pub(super) const RELAY_CONNECTIONS: u32 = 4_096;
+
+/// Reservations that a node keeps: with two, peers still reach it while a lost one is replaced.
+pub(super) const RESERVATIONS: usize = 2;
+
+/// Rest of a relay that failed or was lost before it is asked again: it may just have been started anew.
+pub(super) const RESERVE_FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// Longest rest of a relay that keeps failing: a laptop that comes back to a network is reachable within it, and a relay
+/// that is gone for good costs two attempts a minute.
+pub(super) const RESERVE_LONGEST_WAIT: Duration = Duration::from_secs(30);

@@ -34,6 +34,7 @@ use super::{
     meet::meet,
     ping::{PingError, PingReport, ping},
     reach::{Reach, explain_circuit},
+    relays::KeptReservations,
     reservation::{Relay, Reservation, ReservationError, ReservationState},
     taken::check_free,
     task::{Behaviour, Command, Task},
@@ -168,6 +169,11 @@ impl Node {
         Reservation::granted(relay.peer, connection, told).await
     }
 
+    /// Keeps reservations at up to two of these relays, until what is returned is dropped.
+    pub fn keep_reservations(&self, relays: Vec<Relay>) -> KeptReservations {
+        KeptReservations::start(self.clone(), relays)
+    }
+
     /// Makes a new connection with a peer, over whichever address answers first. It ends within a second
     /// of the set-up deadline, and dropping it gives up.
     pub async fn dial(&self, peer: PeerId, addresses: Vec<Multiaddr>) -> Result<Connection, DialError> {
@@ -225,7 +231,10 @@ fn has_tcp(addresses: &[Multiaddr]) -> bool {
 }
 
 /// Listens everywhere and waits until each listener has its first address, or the others have had time enough.
-pub(super) async fn listen<B: NetworkBehaviour>(swarm: &mut Swarm<B>, options: &NodeOptions) -> Result<(), NodeError> {
+pub(super) async fn listen<B: NetworkBehaviour>(
+    swarm: &mut Swarm<B>,
+    options: &NodeOptions,
+) -> Result<(), NodeError> {
     let mut waiting = Vec::new();
     for address in &options.listen {
         check_free(address).map_err(|error| listen_failed(address, &error))?;

@@ -3,9 +3,7 @@
 use std::{collections::HashMap, io};
 
 use libp2p::{
-    Multiaddr, PeerId, Swarm, TransportError,
-    core::transport::ListenerId,
-    multiaddr::Protocol,
+    Multiaddr, PeerId, Swarm, TransportError, core::transport::ListenerId, multiaddr::Protocol,
     swarm::NetworkBehaviour,
 };
 use tokio::sync::watch;
@@ -82,29 +80,35 @@ impl Reservation {
         &self.connection
     }
 
-    /// Addresses at which other peers reach this node through the relay, without this node's PeerId.
+    /// Addresses at which other peers reach this node through the relay, without this node's PeerId: first the one at
+    /// which this node reached it, then what the relay says.
     pub fn addresses(&self) -> Vec<Multiaddr> {
-        match &*self.state.borrow() {
-            ReservationState::Held(addresses) => addresses.clone(),
-            ReservationState::Asked | ReservationState::Ended(_) => Vec::new(),
+        let mut addresses = vec![through(self.connection.remote_address(), self.relay)];
+        if let ReservationState::Held(told) = &*self.state.borrow() {
+            addresses
+                .extend(told.iter().filter(|address| **address != addresses[0]).cloned().collect::<Vec<_>>());
         }
+        addresses.truncate(RESERVED_ADDRESSES);
+        addresses
     }
 
     /// Resolves when it has ended, with the reason. A relay that answers nothing any more has ended it, too.
     pub async fn ended(&self) -> ReservationError {
-        let mut state = self.state.clone();
         tokio::select! {
-            ended = state.wait_for(|state| matches!(state, ReservationState::Ended(_))) => {
-                match ended.as_deref() {
-                    Ok(ReservationState::Ended(error)) => error.clone(),
-                    Ok(ReservationState::Asked | ReservationState::Held(_)) | Err(_) => ReservationError::Stopped,
-                }
-            }
+            error = told_end(self.state.clone()) => error,
             () = self.connection.silent() => {
                 self.connection.close().await;
                 ReservationError::Lost(self.relay)
             }
         }
+    }
+}
+
+async fn told_end(mut state: watch::Receiver<ReservationState>) -> ReservationError {
+    let ended = state.wait_for(|state| matches!(state, ReservationState::Ended(_))).await;
+    match ended.as_deref() {
+        Ok(ReservationState::Ended(error)) => error.clone(),
+        Ok(ReservationState::Asked | ReservationState::Held(_)) | Err(_) => ReservationError::Stopped,
     }
 }
 
@@ -135,14 +139,15 @@ impl Reservations {
         address: &Multiaddr,
         state: watch::Sender<ReservationState>,
     ) {
-        let through = address.clone().with(Protocol::P2p(relay)).with(Protocol::P2pCircuit);
-        match swarm.listen_on(through) {
+        match swarm.listen_on(through(address, relay)) {
             Ok(listener) => {
                 self.0.insert(listener, Listening { relay, state });
             }
             Err(error) => {
                 let why = match error {
-                    TransportError::MultiaddrNotSupported(address) => format!("{address} is no address of a relay"),
+                    TransportError::MultiaddrNotSupported(address) => {
+                        format!("{address} is no address of a relay")
+                    }
                     TransportError::Other(error) => ketch_channel::describe(&error),
                 };
                 state.send_replace(ReservationState::Ended(ReservationError::Refused { relay, why }));
@@ -180,6 +185,11 @@ impl Reservations {
         state.send_replace(ReservationState::Ended(error));
         true
     }
+}
+
+/// The address of what is reached through a relay at `address`.
+fn through(address: &Multiaddr, relay: PeerId) -> Multiaddr {
+    address.clone().with(Protocol::P2p(relay)).with(Protocol::P2pCircuit)
 }
 
 /// What a relay says is our address through it, without our PeerId; `None` where it is not.

@@ -107,17 +107,7 @@ impl Task {
     ) -> Self {
         let (dialing, doubted, doubts) = (HashMap::new(), HashSet::new(), JoinSet::new());
         let reservations = Reservations::default();
-        Self {
-            swarm,
-            commands,
-            addresses,
-            external,
-            reservations,
-            dialing,
-            duplicate_grace,
-            doubted,
-            doubts,
-        }
+        Self { swarm, commands, addresses, external, reservations, dialing, duplicate_grace, doubted, doubts }
     }
 
     /// Runs until it is told to shut down or every [`Node`](super::Node) is gone.

@@ -54,7 +54,15 @@ impl Transfer {
         asked: Option<Controller>,
         gauges: Gauges,
     ) -> Self {
-        Self { inbound, commands, links: HashMap::new(), asked, gauges, dialing: HashMap::new(), limits: HashMap::new() }
+        Self {
+            inbound,
+            commands,
+            links: HashMap::new(),
+            asked,
+            gauges,
+            dialing: HashMap::new(),
+            limits: HashMap::new(),
+        }
     }
 
     /// Notes that a connection is being dialed, as soon as that was started.

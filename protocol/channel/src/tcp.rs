@@ -55,8 +55,7 @@ impl TcpTransport {
         settings: ChannelSettings,
         gauges: Gauges,
     ) -> Result<Self, IdentityError> {
-        let upgrade =
-            Upgrade { security: Security::new(identity)?, deadlines, settings: Arc::new(settings) };
+        let upgrade = Upgrade { security: Security::new(identity)?, deadlines, settings: Arc::new(settings) };
         Ok(Self { sockets: sockets(), upgrade, gauges })
     }
 }
@@ -116,16 +115,18 @@ impl Upgrade {
         let budget = Budget::start(self.deadlines);
         let socket = self.set_up(budget.run(Step::Connect, first).await?)?;
         let gauge = socket.gauge();
-        let (peer, secured, gauge) = match budget.run(Step::Tls, dial_tls(self.security.tls.clone(), socket)).await {
-            Ok((peer, stream)) => (peer, Either::Left(stream), gauge),
-            Err(SetupError { cause: SetupCause::NotSpoken, .. }) => {
-                let socket = self.set_up(budget.run(Step::Connect, second).await?)?;
-                let gauge = socket.gauge();
-                let (peer, stream) = budget.run(Step::Noise, dial_noise(self.security.noise.clone(), socket)).await?;
-                (peer, Either::Right(stream), gauge)
-            }
-            Err(error) => return Err(error),
-        };
+        let (peer, secured, gauge) =
+            match budget.run(Step::Tls, dial_tls(self.security.tls.clone(), socket)).await {
+                Ok((peer, stream)) => (peer, Either::Left(stream), gauge),
+                Err(SetupError { cause: SetupCause::NotSpoken, .. }) => {
+                    let socket = self.set_up(budget.run(Step::Connect, second).await?)?;
+                    let gauge = socket.gauge();
+                    let (peer, stream) =
+                        budget.run(Step::Noise, dial_noise(self.security.noise.clone(), socket)).await?;
+                    (peer, Either::Right(stream), gauge)
+                }
+                Err(error) => return Err(error),
+            };
         place.fill(gauge);
         let muxer =
             budget.run(Step::Multiplexer, dial_multiplexer(secured)).await?.allowing(self.settings.tcp_flow);

@@ -85,21 +85,25 @@ where
 fn either<A, B>(
     first: A,
     second: B,
-) -> impl Transport<
-    Output = Connected,
-    Error = SetupError,
-    Dial: Send + 'static,
-    ListenerUpgrade: Send + 'static,
-> + Send
+) -> impl Transport<Output = Connected, Error = SetupError, Dial: Send + 'static, ListenerUpgrade: Send + 'static>
++ Send
 + Unpin
 + 'static
 where
-    A: Transport<Output = Connected, Error = SetupError, Dial: Send + 'static, ListenerUpgrade: Send + 'static>
-        + Send
+    A: Transport<
+            Output = Connected,
+            Error = SetupError,
+            Dial: Send + 'static,
+            ListenerUpgrade: Send + 'static,
+        > + Send
         + Unpin
         + 'static,
-    B: Transport<Output = Connected, Error = SetupError, Dial: Send + 'static, ListenerUpgrade: Send + 'static>
-        + Send
+    B: Transport<
+            Output = Connected,
+            Error = SetupError,
+            Dial: Send + 'static,
+            ListenerUpgrade: Send + 'static,
+        > + Send
         + Unpin
         + 'static,
 {
