@@ -159,6 +159,10 @@ pub(crate) struct Receive {
     #[arg(long, short)]
     pub(crate) yes: bool,
 
+    /// Let content go over a relay that limits what it carries, if no direct connection comes about
+    #[arg(long)]
+    pub(crate) relay: bool,
+
     #[command(flatten)]
     pub(crate) reach: ReachOptions,
 

@@ -131,7 +131,10 @@ impl Exit {
     fn of_connect(error: &ConnectError) -> Self {
         match error {
             ConnectError::Dial(error) => Self::of_dial(error),
-            ConnectError::Stream(_) | ConnectError::Control(_) | ConnectError::Silent { .. } => {
+            ConnectError::OnlyRelayed { .. }
+            | ConnectError::Stream(_)
+            | ConnectError::Control(_)
+            | ConnectError::Silent { .. } => {
                 Self::Unreachable
             }
         }
@@ -248,7 +251,9 @@ fn dialed_hint(
         DialedError::Connect(ConnectError::Dial(DialError::Controller(error))) => controller_hint(error),
         DialedError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => Some(unreachable),
         DialedError::Session { error, .. } => session_hint(error, not_admitted),
-        DialedError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))
+        DialedError::Connect(
+            ConnectError::OnlyRelayed { .. } | ConnectError::Stream(_) | ConnectError::Control(_),
+        )
         | DialedError::Interrupted
         | DialedError::Random(_) => None,
     }

@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use ketch::{
     index::Indexes,
     state::StateFolder,
-    swarm::{Node, NodeOptions},
-    transfer::{self, Event, ReceiveRequest},
+    swarm::Node,
+    transfer::{self, Event, ReceiveRequest, Way},
     tree,
     trust::{Ticket, ticket::TICKET_CHARACTERS},
 };
@@ -22,14 +22,14 @@ use super::{
     exit::{Exit, Usage},
     load_identity, open_indexes,
     output::{Output, Side},
-    send::{EVENTS, show_while},
+    send::{EVENTS, dialing_options, show_while},
     stop_on_signal,
 };
 
 pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::Result<Exit> {
     let ticket = read_ticket(&command.ticket)?;
     let stop = stop_on_signal()?;
-    let options = NodeOptions { settings: command.channel.settings(), ..NodeOptions::default() };
+    let options = dialing_options(&command.channel, ticket.addresses(), command.transport);
     let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Receiver, command.json);
@@ -57,7 +57,7 @@ fn request(command: &args::Receive, ticket: Ticket, indexes: Arc<Indexes>) -> Re
             durability: command.durability.into(),
         },
         hashes: if command.checksum { Hashes::Read } else { Hashes::Known },
-        transport: command.transport,
+        way: Way { transport: command.transport, over_relay: command.relay },
         connections: command.connections,
         consent: if ask { Consent::Pending } else { Consent::Given },
         indexes,

@@ -15,7 +15,9 @@ use ketch::{
     swarm::{
         ChannelSettings, Inbound, KeptReservations, Keypair, Multiaddr, Node, NodeError, NodeOptions,
         TransportKind,
-        address::{is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
+        address::{
+            is_circuit, is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of,
+        },
     },
     transfer,
     tree::{Source, SourceError},
@@ -168,6 +170,20 @@ async fn start(
         false => NodeOptions { listen_where_possible: listen, ..options },
     };
     Node::start(identity, options).await
+}
+
+/// How a side that dials meets the network. It listens only where it may have to meet the other in the middle: a router
+/// lets in what comes to the port from which something went out.
+pub(super) fn dialing_options(
+    channel: &args::ChannelOptions,
+    addresses: &[Multiaddr],
+    transport: Option<TransportKind>,
+) -> NodeOptions {
+    let listen_where_possible = match addresses.iter().any(is_circuit) {
+        true => default_addresses(transport),
+        false => Vec::new(),
+    };
+    NodeOptions { settings: channel.settings(), listen_where_possible, ..NodeOptions::default() }
 }
 
 /// Any port on every interface, IPv4 and IPv6.

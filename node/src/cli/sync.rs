@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use ketch::{
     index::Indexes,
     state::StateFolder,
-    swarm::{Multiaddr, Node, NodeOptions, TransportKind},
-    transfer::{self, Direction, SyncRequest},
+    swarm::Node,
+    transfer::{self, Direction, SyncRequest, Way},
     trust::{Book, book::addresses_of},
 };
 use ketch_protocol::message::{Compression, Equality, Hashes, Policy, Removal, Selection};
@@ -20,14 +20,14 @@ use super::{
     output::{Output, Side},
     peers::told,
     rules,
-    send::{EVENTS, show_while},
+    send::{EVENTS, dialing_options, show_while},
     stop_on_signal,
 };
 
 pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Result<Exit> {
     let request = request(&command, &Book::load(state)?, open_indexes(state))?;
     let stop = stop_on_signal()?;
-    let options = NodeOptions { settings: command.channel.settings(), ..NodeOptions::default() };
+    let options = dialing_options(&command.channel, &request.addresses, command.transport);
     let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let output = Output::new(Side::Sync, command.json).itemizing(request.itemize);
@@ -44,10 +44,8 @@ fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::
     let peer = book.resolve(&shared.peer).map_err(told)?;
     let known = command.address.iter().chain(book.addresses(peer)).cloned();
     let mut addresses = addresses_of(peer, known).map_err(told)?;
-    let fits = |address: &Multiaddr| {
-        command.transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted))
-    };
-    addresses.retain(fits);
+    let way = Way { transport: command.transport, over_relay: command.relay };
+    addresses.retain(|address| way.has(address));
     if addresses.is_empty() {
         let message = format!("no address of {} is known that can be dialed", shared.peer);
         let hint = Some("--address ADDR names one, `ketch peers add NAME PEERID ADDR` remembers it");
@@ -56,6 +54,7 @@ fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::
     Ok(SyncRequest {
         peer,
         addresses,
+        way,
         place: shared.place,
         direction,
         local,

@@ -48,6 +48,11 @@ pub fn on_every_interface(address: &Multiaddr) -> Multiaddr {
         .collect()
 }
 
+/// Whether it leads through a relay.
+pub fn is_circuit(address: &Multiaddr) -> bool {
+    address.iter().any(|part| part == Protocol::P2pCircuit)
+}
+
 /// Whether only this machine can dial it.
 pub fn is_loopback(address: &Multiaddr) -> bool {
     address.iter().any(|part| {

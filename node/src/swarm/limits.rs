@@ -72,3 +72,7 @@ pub(super) const RESERVE_FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Longest rest of a relay that keeps failing: a laptop that comes back to a network is reachable within it, and a relay
 /// that is gone for good costs two attempts a minute.
 pub(super) const RESERVE_LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Time in which a direct connection must come about beside a circuit: three tries over a long path, and soon enough that
+/// a person who waits is told within 15 s.
+pub(super) const DIRECT_LIMIT: Duration = Duration::from_secs(12);

@@ -10,6 +10,7 @@
 pub mod address;
 mod connection;
 mod dial;
+mod direct;
 mod duplicates;
 mod handler;
 mod limits;
@@ -31,6 +32,7 @@ pub use ketch_channel::{
 pub use libp2p::{Multiaddr, PeerId, identity::Keypair};
 
 pub use connection::{CloseReason, Connection, Stream, StreamError};
+pub use direct::{Hints, NoDirect};
 pub use dial::{Attempt, AttemptError, DialError};
 pub use node::{Inbound, Node, NodeError, NodeOptions};
 pub use ping::{PingError, PingReport};

@@ -21,14 +21,15 @@ use libp2p::{
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
     connection::{Connection, Stream},
     dial::{DialError, dial},
+    direct::{Hints, NoDirect},
     limits::{
-        COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT,
+        COMMAND_QUEUE, DIAL_GRACE, DIRECT_LIMIT, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT,
         PING_INTERVAL, PING_TIMEOUT,
     },
     meet::meet,
@@ -106,6 +107,7 @@ pub struct Node {
     commands: mpsc::Sender<Command>,
     addresses: watch::Receiver<Vec<Multiaddr>>,
     external: watch::Receiver<Vec<Multiaddr>>,
+    hints: watch::Receiver<Hints>,
 }
 
 /// Streams that peers open, with the connections they came on. While nobody takes them they wait; once this
@@ -134,11 +136,12 @@ impl Node {
         listen(&mut swarm, &options).await?;
         let (addresses, listened) = watch::channel(swarm.listeners().cloned().collect());
         let (external, reachable) = watch::channel(Vec::new());
+        let (told, hints) = watch::channel(Hints::default());
         let peer = *swarm.local_peer_id();
         let NodeOptions { deadlines, settings: ChannelSettings { controller, .. }, duplicate_grace, .. } =
             options;
-        tokio::spawn(Task::new(swarm, commanded, addresses, external, duplicate_grace).run());
-        let node = Self { peer, deadlines, controller, commands, addresses: listened, external: reachable };
+        tokio::spawn(Task::new(swarm, commanded, addresses, external, told, duplicate_grace).run());
+        let node = Self { peer, deadlines, controller, commands, addresses: listened, external: reachable, hints };
         Ok((node, Inbound(arriving)))
     }
 
@@ -183,6 +186,19 @@ impl Node {
             check_controller(controller)?;
         }
         dial(&self.commands, peer, addresses, self.deadlines.setup + DIAL_GRACE).await
+    }
+
+    /// Waits for a direct connection with a peer that was reached over a circuit, over this transport or any. It is the
+    /// business of both sides together, and ends within [`DIRECT_LIMIT`].
+    pub async fn direct(&self, peer: PeerId, transport: Option<TransportKind>) -> Result<Connection, NoDirect> {
+        let (reply, came) = oneshot::channel();
+        let command = Command::Direct { peer, transport, reply };
+        self.commands.send(command).await.map_err(|_| NoDirect::Stopped)?;
+        match timeout(DIRECT_LIMIT, came).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(NoDirect::Stopped),
+            Err(_) => Err(NoDirect::Silence { limit: DIRECT_LIMIT, hints: *self.hints.borrow() }),
+        }
     }
 
     /// Measures `count` round trips on a connection, one after the other, at the interval of the options.

@@ -25,6 +25,7 @@ use tokio::{
 use super::{
     connection::{CloseReason, Connection},
     dial::{AttemptError, explain},
+    direct::{DirectWaits, Hints, NoDirect},
     duplicates::{Candidate, duplicates},
     limits::{CONNECTIONS, CONNECTIONS_PER_PEER, SHUTDOWN_TIMEOUT},
     reach::{Reach, ReachEvent, split_relay, told_limit},
@@ -40,6 +41,8 @@ pub(super) enum Command {
     Meet { relay: PeerId, address: Multiaddr, reply: DialReply },
     /// A reservation at a relay, to which there is a connection from this address.
     Reserve { relay: PeerId, address: Multiaddr, state: watch::Sender<ReservationState> },
+    /// A direct connection with a peer, over this transport or any, once there is one.
+    Direct { peer: PeerId, transport: Option<TransportKind>, reply: DirectReply },
     /// End a connection; its holders learn of it from its state.
     Close(ConnectionId),
     /// Close everything and end.
@@ -47,6 +50,8 @@ pub(super) enum Command {
 }
 
 type DialReply = oneshot::Sender<Result<Connection, AttemptError>>;
+
+type DirectReply = oneshot::Sender<Result<Connection, NoDirect>>;
 
 /// All behaviours. The limits come first, so that a connection they refuse is seen by nobody else.
 #[derive(NetworkBehaviour)]
@@ -90,6 +95,7 @@ pub(super) struct Task {
     /// Addresses at which others were seen to reach us, those through relays among them.
     external: watch::Sender<Vec<Multiaddr>>,
     reservations: Reservations,
+    directs: DirectWaits,
     dialing: HashMap<ConnectionId, DialReply>,
     duplicate_grace: Duration,
     /// Peers with which there may be a connection too many, each looked at when its time has come.
@@ -103,11 +109,23 @@ impl Task {
         commands: mpsc::Receiver<Command>,
         addresses: watch::Sender<Vec<Multiaddr>>,
         external: watch::Sender<Vec<Multiaddr>>,
+        hints: watch::Sender<Hints>,
         duplicate_grace: Duration,
     ) -> Self {
         let (dialing, doubted, doubts) = (HashMap::new(), HashSet::new(), JoinSet::new());
-        let reservations = Reservations::default();
-        Self { swarm, commands, addresses, external, reservations, dialing, duplicate_grace, doubted, doubts }
+        let (reservations, directs) = (Reservations::default(), DirectWaits::new(hints));
+        Self {
+            swarm,
+            commands,
+            addresses,
+            external,
+            reservations,
+            directs,
+            dialing,
+            duplicate_grace,
+            doubted,
+            doubts,
+        }
     }
 
     /// Runs until it is told to shut down or every [`Node`](super::Node) is gone.
@@ -121,6 +139,10 @@ impl Task {
                     Some(Command::Meet { relay, address, reply }) => self.meet(relay, address, reply),
                     Some(Command::Reserve { relay, address, state }) => {
                         self.reservations.ask(&mut self.swarm, relay, &address, state);
+                    }
+                    Some(Command::Direct { peer, transport, reply }) => {
+                        self.directs.wait(peer, transport, reply);
+                        self.transfer().directs(&peer).iter().for_each(|there| self.directs.came(there));
                     }
                     Some(Command::Close(id)) => {
                         self.swarm.close_connection(id);
@@ -172,6 +194,7 @@ impl Task {
         match event {
             SwarmEvent::ConnectionEstablished { connection_id, peer_id, .. } => {
                 self.established(connection_id);
+                self.note_direct(connection_id);
                 self.doubt(peer_id);
             }
             SwarmEvent::OutgoingConnectionError { connection_id, error, .. } => {
@@ -211,7 +234,8 @@ impl Task {
 
     fn on_behaviour_event(&mut self, event: BehaviourEvent) {
         match event {
-            BehaviourEvent::Identify(identify::Event::Received { connection_id, info, .. }) => {
+            BehaviourEvent::Identify(identify::Event::Received { connection_id, peer_id, info }) => {
+                self.note_observed(connection_id, peer_id, &info.observed_addr);
                 self.transfer().note(connection_id, |state| state.agent = Some(info.agent_version));
             }
             BehaviourEvent::Ping(ping::Event { connection, result, .. }) => {
@@ -250,6 +274,9 @@ impl Task {
             }
             ReachEvent::Dcutr(dcutr::Event { remote_peer_id, result }) => {
                 tracing::debug!(peer = %remote_peer_id, ?result, "punching a hole has ended");
+                if result.is_err() {
+                    self.directs.failed(remote_peer_id);
+                }
             }
             ReachEvent::Autonat(event) => {
                 tracing::debug!(address = %event.tested_addr, result = ?event.result, "an address of ours was tried");
@@ -261,6 +288,21 @@ impl Task {
     fn note_addresses(&mut self) {
         let own = self.swarm.listeners().filter(|address| split_relay(address).is_none());
         self.addresses.send_replace(own.cloned().collect());
+    }
+
+    /// Over a circuit a peer sees the relay.
+    fn note_observed(&mut self, id: ConnectionId, by: PeerId, observed: &Multiaddr) {
+        if self.transfer().connection(id).is_some_and(|connection| connection.circuit().is_none()) {
+            let listening = self.addresses.borrow().clone();
+            self.directs.observed(by, observed, &listening);
+        }
+    }
+
+    fn note_direct(&mut self, id: ConnectionId) {
+        let connection = self.transfer().connection(id).filter(|connection| connection.circuit().is_none());
+        if let Some(connection) = connection {
+            self.directs.came(&connection);
+        }
     }
 
     fn established(&mut self, id: ConnectionId) {

@@ -79,10 +79,14 @@ impl Transfer {
 
     /// A direct connection with a peer.
     pub(super) fn direct(&self, peer: &PeerId) -> Option<Connection> {
-        let mut links = self.links.values().map(|(link, _)| link);
-        links
-            .find(|link| link.route.peer == *peer && link.route.relay.is_none())
-            .map(|link| link.connection())
+        self.directs(peer).into_iter().next()
+    }
+
+    /// All direct connections with a peer.
+    pub(super) fn directs(&self, peer: &PeerId) -> Vec<Connection> {
+        let links = self.links.values().map(|(link, _)| link);
+        let direct = links.filter(|link| link.route.peer == *peer && link.route.relay.is_none());
+        direct.map(|link| link.connection()).collect()
     }
 
     /// Notes what a relay allows on a circuit.

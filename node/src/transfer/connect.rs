@@ -6,7 +6,49 @@ use ketch_protocol::{io::StreamKind, limits::HELLO_TIMEOUT_S};
 use tokio::time::timeout;
 
 use super::ConnectError;
-use crate::swarm::{Connection, Stream};
+use crate::swarm::{
+    CircuitLimit, Connection, Multiaddr, Node, PeerId, Stream, TransportKind, address::is_circuit,
+};
+
+/// Over what content may go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Way {
+    /// One transport, or either.
+    pub transport: Option<TransportKind>,
+    /// Whether it may cross a relay that limits what it carries, where no direct connection comes about.
+    pub over_relay: bool,
+}
+
+impl Way {
+    /// Whether an address leads there. A circuit does whatever it goes over: it is where a direct connection begins.
+    pub fn has(&self, address: &Multiaddr) -> bool {
+        let Some(transport) = TransportKind::of(address) else { return false };
+        is_circuit(address) || self.transport.is_none_or(|wanted| wanted == transport)
+    }
+}
+
+/// Reaches a peer for a session: over a direct connection, which is waited for where the first one is a circuit.
+pub(super) async fn reach(
+    node: &Node,
+    peer: PeerId,
+    addresses: Vec<Multiaddr>,
+    way: Way,
+) -> Result<Connection, ConnectError> {
+    let first = node.dial(peer, addresses).await?;
+    if first.circuit().is_none() {
+        return Ok(first);
+    }
+    let why = match node.direct(peer, way.transport).await {
+        Ok(direct) => return Ok(direct),
+        Err(why) => why,
+    };
+    match first.circuit() {
+        Some(circuit) if !way.over_relay && circuit.limit != CircuitLimit::default() => {
+            Err(ConnectError::OnlyRelayed { circuit, why })
+        }
+        Some(_) | None => Ok(first),
+    }
+}
 
 /// Opens the control stream.
 pub(super) async fn open_control(connection: &Connection) -> Result<Stream, ConnectError> {

@@ -7,7 +7,7 @@ use ketch_protocol::session::SessionError;
 use super::known_tree::OpenError;
 use crate::{
     state::show,
-    swarm::{DialError, StreamError, TransportKind},
+    swarm::{Circuit, DialError, NoDirect, StreamError, TransportKind},
     tree::{SourceError, TargetError, Unfinished},
     trust::offers::OffersError,
 };
@@ -18,6 +18,14 @@ pub enum ConnectError {
     /// It could not be reached.
     #[error(transparent)]
     Dial(#[from] DialError),
+    /// It is reached through a relay alone, which limits what it carries.
+    #[error("{why}; the relay {} would carry {}: --relay takes that way", .circuit.relay, .circuit.limit)]
+    OnlyRelayed {
+        /// Whose circuit, and what it allows.
+        circuit: Circuit,
+        /// Why there is no direct connection.
+        why: NoDirect,
+    },
     /// No control stream could be opened.
     #[error(transparent)]
     Stream(#[from] StreamError),

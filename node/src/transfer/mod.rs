@@ -51,6 +51,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ketch_protocol::message::SessionId;
 
 pub use channel::ChannelReport;
+pub use connect::Way;
 pub use error::{ConnectError, DialedError, OfferError, ReceiveError, ServeError, SyncError};
 pub use event::{
     Change, ConnectionCounts, Consultation, Direction, Event, Progress, Report, Route, ServeEvent, Unsettled,

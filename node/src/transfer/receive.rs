@@ -11,9 +11,9 @@ use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ConnectError, DialedError, ReceiveError,
+    DialedError, ReceiveError,
     arrivals::{Arrivals, Router},
-    connect::open_control,
+    connect::{Way, open_control, reach},
     event::{Event, Report, Route},
     known_tree::KnownTree,
     line::{Leave, Line},
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     index::Indexes,
-    swarm::{Connection, Inbound, Node, TransportKind},
+    swarm::{Connection, Inbound, Node},
     tree::{self, HeldDirectory, Source, Target, TargetError},
     trust::Ticket,
 };
@@ -44,8 +44,8 @@ pub struct ReceiveRequest {
     pub options: tree::Options,
     /// Which hashes of stored files count: those that are known, or only such as are made now.
     pub hashes: Hashes,
-    /// Over what; either when not given.
-    pub transport: Option<TransportKind>,
+    /// Over what.
+    pub way: Way,
     /// How many connections carry it.
     pub connections: ConnectionWish,
     /// Whether a person must agree first ([`Event::Consult`]).
@@ -74,7 +74,7 @@ pub async fn receive(
     }
     let OpenTarget { doing, view, free_bytes, own } = opened?;
     let connection = tokio::select! {
-        dialed = dial(node, &request.ticket, request.transport) => dialed?,
+        dialed = dial(node, &request.ticket, request.way) => dialed?,
         () = stop.cancelled() => return Err(DialedError::Interrupted.into()),
     };
     // Nobody listens to events any more: the session goes on without them.
@@ -113,7 +113,7 @@ async fn open_target(request: &ReceiveRequest) -> Result<OpenTarget, ReceiveErro
 
 /// Asks, and says at once why nothing can be taken.
 async fn tell(node: &Node, request: &ReceiveRequest, error: &TargetError) -> Result<(), ReceiveError> {
-    let connection = dial(node, &request.ticket, request.transport).await?;
+    let connection = dial(node, &request.ticket, request.way).await?;
     let mut line = Line::new(open_control(&connection).await.map_err(DialedError::Connect)?);
     let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
     line.say(&Message::Ask(ask(request, TargetView::Occupied, &connection)?));
@@ -140,21 +140,10 @@ fn ask(request: &ReceiveRequest, target: TargetView, connection: &Connection) ->
     })
 }
 
-async fn dial(
-    node: &Node,
-    ticket: &Ticket,
-    transport: Option<TransportKind>,
-) -> Result<Connection, ReceiveError> {
-    let fits = |kind| transport.is_none_or(|wanted| wanted == kind);
-    let addresses: Vec<_> = ticket
-        .addresses()
-        .iter()
-        .filter(|address| TransportKind::of(address).is_some_and(fits))
-        .cloned()
-        .collect();
+async fn dial(node: &Node, ticket: &Ticket, way: Way) -> Result<Connection, ReceiveError> {
+    let addresses: Vec<_> = ticket.addresses().iter().filter(|address| way.has(address)).cloned().collect();
     if addresses.is_empty() {
-        return Err(ReceiveError::NoAddress { transport });
+        return Err(ReceiveError::NoAddress { transport: way.transport });
     }
-    let dialed = node.dial(ticket.peer(), addresses).await;
-    Ok(dialed.map_err(ConnectError::from).map_err(DialedError::from)?)
+    Ok(reach(node, ticket.peer(), addresses, way).await.map_err(DialedError::from)?)
 }

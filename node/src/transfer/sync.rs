@@ -14,10 +14,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ConnectError, DialedError, SyncError,
+    DialedError, SyncError,
     arrivals::{Arrivals, Router},
     blocking,
-    connect::open_control,
+    connect::{Way, open_control, reach},
     event::{Direction, Event, Report, Route},
     known_tree::KnownTree,
     line::Line,
@@ -43,6 +43,8 @@ pub struct SyncRequest {
     pub peer: PeerId,
     /// Where that peer is.
     pub addresses: Vec<Multiaddr>,
+    /// Over what.
+    pub way: Way,
     /// The other tree.
     pub place: Place,
     /// Which of the two is the source.
@@ -207,9 +209,9 @@ impl Syncing<'_> {
     }
 
     async fn connect(&self) -> Result<(Connection, Stream), DialedError> {
-        let SyncRequest { peer, addresses, .. } = &self.request;
+        let SyncRequest { peer, addresses, way, .. } = &self.request;
         let connection = tokio::select! {
-            dialed = self.node.dial(*peer, addresses.clone()) => dialed.map_err(ConnectError::from)?,
+            reached = reach(self.node, *peer, addresses.clone(), *way) => reached?,
             () = self.stop.cancelled() => return Err(DialedError::Interrupted),
         };
         let _ = self.events.send(Event::Connected(Route::of(&connection))).await;

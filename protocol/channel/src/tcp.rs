@@ -17,6 +17,7 @@ use futures::{
 use libp2p_core::{
     Multiaddr, Transport,
     muxing::StreamMuxerBox,
+    Endpoint,
     transport::{DialOpts, ListenerId, TransportError, TransportEvent},
 };
 use libp2p_identity::{Keypair, PeerId};
@@ -80,6 +81,10 @@ impl Transport for TcpTransport {
         options: DialOpts,
     ) -> Result<Self::Dial, TransportError<SetupError>> {
         let mut dial = |address| self.sockets.dial(address, options).map_err(|e| e.map(connect_error));
+        if options.role == Endpoint::Listener {
+            // Both sides connect at once, and one of them answers in what follows.
+            return Ok(self.upgrade.clone().accept(dial(address)?, self.gauges.dialing()).boxed());
+        }
         let (first, second) = (dial(address.clone())?, dial(address)?);
         Ok(self.upgrade.clone().dial(first, second, self.gauges.dialing()).boxed())
     }
@@ -135,7 +140,7 @@ impl Upgrade {
 
     async fn accept(
         self,
-        socket: Ready<io::Result<TcpStream>>,
+        socket: impl Future<Output = io::Result<TcpStream>>,
         place: Place,
     ) -> Result<Connected, SetupError> {
         let budget = Budget::start(self.deadlines);

@@ -114,6 +114,10 @@ pub(crate) struct Sync {
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     pub(crate) retry_for: Duration,
 
+    /// Let content go over a relay that limits what it carries, if no direct connection comes about
+    #[arg(long)]
+    pub(crate) relay: bool,
+
     #[command(flatten)]
     pub(crate) reach: super::ReachOptions,
 
