@@ -1,4 +1,5 @@
-//! Two peers behind routers, with a public relay, over the round trip from Germany to the US.
+//! Two peers behind routers, with a public relay, over the round trip from Germany to the US. Needs network namespaces,
+//! /dev/net/tun and nft; where they cannot be had the tests say so and are skipped.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -11,16 +12,143 @@ use std::{
 };
 
 use ketch_fixtures::{
-    digest::{Options, digest},
+    digest::{Options as DigestOptions, digest},
     tree::Shape,
 };
-use ketch_lab::{Internet, Running, nat::Uplink, path::Options as PathOptions, profile::Profile};
+use ketch_lab::{Internet, Lab, Member, Options, Running, Uplink, profile::Profile};
+
+/// How long a program may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn lab_is_there() -> bool {
-    let available = ketch_lab::Lab::available();
+    let available = Lab::routers_available();
     if let Err(error) = &available {
         // The harness shows this with --nocapture, and CI counts these lines.
         let _ = writeln!(std::io::stderr(), "skipped: {error}");
     }
     available.is_ok()
+}
+
+fn wait_until(otherwise: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{otherwise}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A relay in public, a sender and a receiver.
+struct World {
+    place: tempfile::TempDir,
+    internet: Internet,
+    relay_addresses: Vec<String>,
+    _relay: Running,
+}
+
+impl World {
+    fn new(sender: Uplink, receiver: Uplink) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let members = [("relay", Uplink::Public), ("sender", sender), ("receiver", receiver)];
+        let internet =
+            Internet::new(&members, &Profile::named("de-us-200").unwrap(), Options::default()).unwrap();
+        let said = place.path().join("relay-said");
+        let mut command = ketch(&place.path().join("relay"), &["relay", "--json"]);
+        command.stdout(File::create(&said).unwrap());
+        let relay = internet.member("relay").unwrap().spawn(command).unwrap();
+        let said = || fs::read_to_string(&said).unwrap_or_default();
+        wait_until("the relay is not ready", || said().contains("\"relaying\""));
+        let event: serde_json::Value = serde_json::from_str(said().lines().next().unwrap()).unwrap();
+        let addresses = event["addresses"].as_array().unwrap();
+        let relay_addresses = addresses.iter().map(|address| address.as_str().unwrap().into()).collect();
+        Self { place, internet, relay_addresses, _relay: relay }
+    }
+
+    fn member(&self, name: &str) -> &Member {
+        self.internet.member(name).unwrap()
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.at(name)).unwrap_or_default()
+    }
+
+    /// Offers a tree over one transport, with a place at the relay, until its ticket is there.
+    fn offer(&self, files: u64, transport: &str) -> Running {
+        Shape::Small { files, bytes: 4096 }.write(42, &self.at("tree")).unwrap();
+        let (tree, ticket) = (self.at("tree"), self.at("ticket"));
+        let mut arguments = vec!["send", tree.to_str().unwrap(), "--json", "--transport", transport];
+        arguments.extend(["--ticket-file", ticket.to_str().unwrap()]);
+        for address in &self.relay_addresses {
+            arguments.extend(["--relay-at", address]);
+        }
+        let mut command = ketch(&self.at("sender"), &arguments);
+        command.stdout(File::create(self.at("sender-said")).unwrap());
+        command.stderr(File::create(self.at("sender-erred")).unwrap());
+        let sender = self.member("sender").spawn(command).unwrap();
+        wait_until("there is no ticket", || ticket.exists());
+        sender
+    }
+
+    fn receive(&self, transport: &str, more: &[&str]) -> Received {
+        let (ticket, target) = (format!("@{}", self.at("ticket").display()), self.at("target"));
+        let mut arguments = vec!["receive", &ticket, target.to_str().unwrap(), "--yes", "--json"];
+        arguments.extend(["--transport", transport]);
+        arguments.extend(more);
+        let began = Instant::now();
+        let output = self.member("receiver").run(ketch(&self.at("receiver"), &arguments)).unwrap();
+        Received { output, took: began.elapsed() }
+    }
+
+    fn is_received(&self) -> bool {
+        let full = |root: &Path| {
+            digest(root, &DigestOptions { full: true, ..DigestOptions::default() }).unwrap().hex
+        };
+        full(&self.at("tree")) == full(&self.at("target").join("tree"))
+    }
+}
+
+/// What became of it.
+struct Received {
+    output: Output,
+    took: Duration,
+}
+
+impl Received {
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+            + &String::from_utf8_lossy(&self.output.stderr)
+    }
+}
+
+fn ketch(state: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ketch"));
+    command.arg("--state").arg(state).args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+fn goes_directly(sender: Uplink, receiver: Uplink, transport: &str) {
+    if !lab_is_there() {
+        return;
+    }
+    let world = World::new(sender, receiver);
+    let _sender = world.offer(20, transport);
+    let received = world.receive(transport, &[]);
+    let told = || format!("{} s\n{}\n{}", received.took.as_secs_f64(), received.said(), world.text("sender-erred"));
+    assert!(received.output.status.success(), "{}", told());
+    assert!(world.is_received());
+    assert!(!received.said().contains("p2p-circuit"), "{}", told());
+    eprintln!("{}", told());
+}
+
+#[test]
+fn cone_to_cone_over_quic() {
+    goes_directly(Uplink::Cone, Uplink::Cone, "quic");
+}
+
+#[test]
+fn cone_to_cone_over_tcp() {
+    goes_directly(Uplink::Cone, Uplink::Cone, "tcp");
 }
