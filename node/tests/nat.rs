@@ -126,6 +126,7 @@ impl Received {
 fn ketch(state: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ketch"));
     command.arg("--state").arg(state).args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    command.env("RUST_LOG", std::env::var("KETCH_LOG").unwrap_or_default());
     command
 }
 

@@ -1,6 +1,6 @@
 //! [`Node`]: the handle of the swarm.
 
-use std::{io, time::Duration};
+use std::{collections::HashSet, io, time::Duration};
 
 use futures::{FutureExt, StreamExt};
 use ketch_channel::{
@@ -21,6 +21,7 @@ use libp2p::{
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
+    task::JoinSet,
     time::{Instant, timeout, timeout_at},
 };
 
@@ -164,12 +165,36 @@ impl Node {
     /// Reserves a place at a relay, through which peers reach this node until the reservation ends.
     pub async fn reserve(&self, relay: &Relay) -> Result<Reservation, ReservationError> {
         let limit = self.deadlines.setup + DIAL_GRACE;
-        let connection = meet(&self.commands, relay.peer, &relay.addresses, limit).await?;
+        let listened = self.transports();
+        let fits = |address: &&Multiaddr| {
+            listened.is_empty() || TransportKind::of(address).is_some_and(|kind| listened.contains(&kind))
+        };
+        let addresses: Vec<_> = relay.addresses.iter().filter(fits).cloned().collect();
+        let connection = meet(&self.commands, relay.peer, &addresses, limit).await?;
+        let others = self.views(relay.peer, addresses, connection.transport());
         let (state, told) = watch::channel(ReservationState::Asked);
         let address = connection.remote_address().clone();
         let command = Command::Reserve { relay: relay.peer, address, state };
         self.commands.send(command).await.map_err(|_| ReservationError::Stopped)?;
-        Reservation::granted(relay.peer, connection, told).await
+        Reservation::granted(relay.peer, connection, others, told).await
+    }
+
+    /// Over what it listens.
+    fn transports(&self) -> HashSet<TransportKind> {
+        self.addresses.borrow().iter().filter_map(TransportKind::of).collect()
+    }
+
+    /// Connects with a relay over the other transports too, in the background: over each of them it sees another port of
+    /// this node, and only over one of which it was seen can a hole be punched.
+    fn views(&self, relay: PeerId, addresses: Vec<Multiaddr>, met: TransportKind) -> JoinSet<Option<Connection>> {
+        let other: Vec<_> =
+            addresses.into_iter().filter(|address| TransportKind::of(address) != Some(met)).collect();
+        let (commands, limit) = (self.commands.clone(), self.deadlines.setup + DIAL_GRACE);
+        let mut views = JoinSet::new();
+        if !other.is_empty() {
+            views.spawn(async move { meet(&commands, relay, &other, limit).await.ok() });
+        }
+        views
     }
 
     /// Keeps reservations at up to two of these relays, until what is returned is dropped.

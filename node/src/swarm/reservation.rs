@@ -6,7 +6,7 @@ use libp2p::{
     Multiaddr, PeerId, Swarm, TransportError, core::transport::ListenerId, multiaddr::Protocol,
     swarm::NetworkBehaviour,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{connection::Connection, dial::DialError, limits::RESERVED_ADDRESSES, reach::split_relay};
 
@@ -52,6 +52,8 @@ impl From<DialError> for ReservationError {
 pub struct Reservation {
     relay: PeerId,
     connection: Connection,
+    /// Those over other transports, kept as long as this.
+    _others: JoinSet<Option<Connection>>,
     state: watch::Receiver<ReservationState>,
 }
 
@@ -60,13 +62,14 @@ impl Reservation {
     pub(super) async fn granted(
         relay: PeerId,
         connection: Connection,
+        others: JoinSet<Option<Connection>>,
         mut state: watch::Receiver<ReservationState>,
     ) -> Result<Self, ReservationError> {
         let answered = state.wait_for(|state| !matches!(state, ReservationState::Asked)).await;
         let answer = answered.map_err(|_| ReservationError::Stopped)?.clone();
         match answer {
             ReservationState::Ended(error) => Err(error),
-            ReservationState::Asked | ReservationState::Held(_) => Ok(Self { relay, connection, state }),
+            ReservationState::Asked | ReservationState::Held(_) => Ok(Self { relay, connection, _others: others, state }),
         }
     }
 

@@ -171,7 +171,9 @@ impl Task {
 
     /// Dials a relay from the port that is listened on, so that the port which it sees is the one that others can use.
     fn meet(&mut self, relay: PeerId, address: Multiaddr, reply: DialReply) {
-        if let Some(connection) = self.transfer().direct(&relay) {
+        let there = self.transfer().directs(&relay);
+        let kind = TransportKind::of(&address);
+        if let Some(connection) = there.into_iter().find(|there| Some(there.transport()) == kind) {
             // Whoever asked may have given up.
             let _ = reply.send(Ok(connection));
             return;

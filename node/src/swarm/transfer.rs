@@ -77,11 +77,6 @@ impl Transfer {
         self.links.get(&id).map(|(link, _)| link.connection())
     }
 
-    /// A direct connection with a peer.
-    pub(super) fn direct(&self, peer: &PeerId) -> Option<Connection> {
-        self.directs(peer).into_iter().next()
-    }
-
     /// All direct connections with a peer.
     pub(super) fn directs(&self, peer: &PeerId) -> Vec<Connection> {
         let links = self.links.values().map(|(link, _)| link);

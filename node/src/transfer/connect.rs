@@ -6,9 +6,7 @@ use ketch_protocol::{io::StreamKind, limits::HELLO_TIMEOUT_S};
 use tokio::time::timeout;
 
 use super::ConnectError;
-use crate::swarm::{
-    CircuitLimit, Connection, Multiaddr, Node, PeerId, Stream, TransportKind, address::is_circuit,
-};
+use crate::swarm::{CircuitLimit, Connection, Multiaddr, Node, PeerId, Stream, TransportKind};
 
 /// Over what content may go.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,10 +18,10 @@ pub struct Way {
 }
 
 impl Way {
-    /// Whether an address leads there. A circuit does whatever it goes over: it is where a direct connection begins.
+    /// Whether an address leads there. A circuit does where its relay is reached over the transport: that is the one over
+    /// which the two then look for a direct connection.
     pub fn has(&self, address: &Multiaddr) -> bool {
-        let Some(transport) = TransportKind::of(address) else { return false };
-        is_circuit(address) || self.transport.is_none_or(|wanted| wanted == transport)
+        TransportKind::of(address).is_some_and(|kind| self.transport.is_none_or(|wanted| wanted == kind))
     }
 }
 
