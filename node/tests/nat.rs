@@ -117,16 +117,24 @@ struct Received {
 }
 
 impl Received {
-    fn said(&self) -> String {
-        String::from_utf8_lossy(&self.output.stdout).into_owned()
-            + &String::from_utf8_lossy(&self.output.stderr)
+    /// Everything it said.
+    fn told(&self) -> String {
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        format!("{:?}\n{}\n{}", self.took, said(&self.output.stdout), said(&self.output.stderr))
+    }
+
+    /// The address of the peer in the session.
+    fn address(&self) -> String {
+        let said = String::from_utf8_lossy(&self.output.stdout).into_owned();
+        let mut events = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let connected = events.find(|event| event["event"] == "connected");
+        connected.and_then(|event| Some(event["address"].as_str()?.to_owned())).unwrap_or_default()
     }
 }
 
 fn ketch(state: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ketch"));
     command.arg("--state").arg(state).args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
-    command.env("RUST_LOG", std::env::var("KETCH_LOG").unwrap_or_default());
     command
 }
 
@@ -137,11 +145,32 @@ fn goes_directly(sender: Uplink, receiver: Uplink, transport: &str) {
     let world = World::new(sender, receiver);
     let _sender = world.offer(20, transport);
     let received = world.receive(transport, &[]);
-    let told = || format!("{} s\n{}\n{}", received.took.as_secs_f64(), received.said(), world.text("sender-erred"));
-    assert!(received.output.status.success(), "{}", told());
+    assert!(received.output.status.success(), "{}\n{}", received.told(), world.text("sender-erred"));
     assert!(world.is_received());
-    assert!(!received.said().contains("p2p-circuit"), "{}", told());
-    eprintln!("{}", told());
+    let address = received.address();
+    assert!(address.contains(transport) && !address.contains("p2p-circuit"), "{}", received.told());
+}
+
+/// No hole is punched, which is said in time, and the same command with `--relay` goes over the relay.
+fn is_told_and_may_go_over_the_relay(sender: Uplink, receiver: Uplink, transport: &str) {
+    if !lab_is_there() {
+        return;
+    }
+    let world = World::new(sender, receiver);
+    let _sender = world.offer(20, transport);
+    let received = world.receive(transport, &[]);
+    assert_eq!(received.output.status.code(), Some(3), "{}", received.told());
+    assert!(received.took < Duration::from_secs(15), "{}", received.told());
+    assert!(
+        received.told().contains("symmetric NAT") && received.told().contains("--relay"),
+        "{}",
+        received.told()
+    );
+    assert!(!world.at("target").join("tree").exists());
+    let received = world.receive(transport, &["--relay"]);
+    assert!(received.output.status.success(), "{}\n{}", received.told(), world.text("sender-erred"));
+    assert!(received.address().contains("p2p-circuit"), "{}", received.told());
+    assert!(world.is_received());
 }
 
 #[test]
@@ -152,4 +181,34 @@ fn cone_to_cone_over_quic() {
 #[test]
 fn cone_to_cone_over_tcp() {
     goes_directly(Uplink::Cone, Uplink::Cone, "tcp");
+}
+
+#[test]
+fn cone_to_full_cone_over_quic() {
+    goes_directly(Uplink::Cone, Uplink::FullCone, "quic");
+}
+
+#[test]
+fn full_cone_to_cone_over_tcp() {
+    goes_directly(Uplink::FullCone, Uplink::Cone, "tcp");
+}
+
+#[test]
+fn full_cone_to_full_cone_over_quic() {
+    goes_directly(Uplink::FullCone, Uplink::FullCone, "quic");
+}
+
+#[test]
+fn full_cone_to_full_cone_over_tcp() {
+    goes_directly(Uplink::FullCone, Uplink::FullCone, "tcp");
+}
+
+#[test]
+fn symmetric_to_symmetric_over_quic() {
+    is_told_and_may_go_over_the_relay(Uplink::Symmetric, Uplink::Symmetric, "quic");
+}
+
+#[test]
+fn symmetric_to_symmetric_over_tcp() {
+    is_told_and_may_go_over_the_relay(Uplink::Symmetric, Uplink::Symmetric, "tcp");
 }

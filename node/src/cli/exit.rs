@@ -134,9 +134,7 @@ impl Exit {
             ConnectError::OnlyRelayed { .. }
             | ConnectError::Stream(_)
             | ConnectError::Control(_)
-            | ConnectError::Silent { .. } => {
-                Self::Unreachable
-            }
+            | ConnectError::Silent { .. } => Self::Unreachable,
         }
     }
 

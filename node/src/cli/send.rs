@@ -15,9 +15,7 @@ use ketch::{
     swarm::{
         ChannelSettings, Inbound, KeptReservations, Keypair, Multiaddr, Node, NodeError, NodeOptions,
         TransportKind,
-        address::{
-            is_circuit, is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of,
-        },
+        address::{is_circuit, is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
     },
     transfer,
     tree::{Source, SourceError},

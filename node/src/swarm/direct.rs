@@ -62,8 +62,7 @@ pub(super) struct DirectWaits {
 
 /// How a relay sees this node.
 struct Seen {
-    port: u16,
-    /// Whether it is that of a listener.
+    /// Whether the port is that of a listener.
     is_listened_on: bool,
 }
 
@@ -106,19 +105,19 @@ impl DirectWaits {
     pub(super) fn observed(&mut self, by: PeerId, observed: &Multiaddr, listening: &[Multiaddr]) {
         let Some((port, transport)) = port_of(observed) else { return };
         let is_listened_on = listening.iter().any(|address| port_of(address) == Some((port, transport)));
-        self.seen.insert((by, transport), Seen { port, is_listened_on });
-        self.hints.send_replace(self.conclude());
+        self.seen.insert((by, transport), Seen { is_listened_on });
+        self.hints.send_replace(self.conclude(listening));
     }
 
     /// What there is to say of this node's router.
-    fn conclude(&self) -> Hints {
+    fn conclude(&self, listening: &[Multiaddr]) -> Hints {
         let over = |kind| self.seen.iter().filter(move |((_, transport), _)| *transport == kind);
-        let mut ports: Vec<_> = over(TransportKind::Quic).map(|(_, seen)| seen.port).collect();
-        ports.sort_unstable();
-        ports.dedup();
+        let is_seen = |kind| over(kind).next().is_some();
+        let wants_udp =
+            listening.iter().any(|address| TransportKind::of(address) == Some(TransportKind::Quic));
         Hints {
-            symmetric: ports.len() > 1 || over(TransportKind::Quic).any(|(_, seen)| !seen.is_listened_on),
-            udp_blocked: ports.is_empty() && over(TransportKind::Tcp).next().is_some(),
+            symmetric: self.seen.values().any(|seen| !seen.is_listened_on),
+            udp_blocked: wants_udp && is_seen(TransportKind::Tcp) && !is_seen(TransportKind::Quic),
         }
     }
 }

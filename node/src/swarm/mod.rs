@@ -32,8 +32,8 @@ pub use ketch_channel::{
 pub use libp2p::{Multiaddr, PeerId, identity::Keypair};
 
 pub use connection::{CloseReason, Connection, Stream, StreamError};
-pub use direct::{Hints, NoDirect};
 pub use dial::{Attempt, AttemptError, DialError};
+pub use direct::{Hints, NoDirect};
 pub use node::{Inbound, Node, NodeError, NodeOptions};
 pub use ping::{PingError, PingReport};
 pub use reach::{Circuit, CircuitLimit};

@@ -30,8 +30,8 @@ use super::{
     dial::{DialError, dial},
     direct::{Hints, NoDirect},
     limits::{
-        COMMAND_QUEUE, DIAL_GRACE, DIRECT_LIMIT, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT,
-        PING_INTERVAL, PING_TIMEOUT,
+        COMMAND_QUEUE, DIAL_GRACE, DIRECT_LIMIT, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE,
+        LISTEN_TIMEOUT, PING_INTERVAL, PING_TIMEOUT,
     },
     meet::meet,
     ping::{PingError, PingReport, ping},
@@ -142,7 +142,8 @@ impl Node {
         let NodeOptions { deadlines, settings: ChannelSettings { controller, .. }, duplicate_grace, .. } =
             options;
         tokio::spawn(Task::new(swarm, commanded, addresses, external, told, duplicate_grace).run());
-        let node = Self { peer, deadlines, controller, commands, addresses: listened, external: reachable, hints };
+        let node =
+            Self { peer, deadlines, controller, commands, addresses: listened, external: reachable, hints };
         Ok((node, Inbound(arriving)))
     }
 
@@ -186,7 +187,12 @@ impl Node {
 
     /// Connects with a relay over the other transports too, in the background: over each of them it sees another port of
     /// this node, and only over one of which it was seen can a hole be punched.
-    fn views(&self, relay: PeerId, addresses: Vec<Multiaddr>, met: TransportKind) -> JoinSet<Option<Connection>> {
+    fn views(
+        &self,
+        relay: PeerId,
+        addresses: Vec<Multiaddr>,
+        met: TransportKind,
+    ) -> JoinSet<Option<Connection>> {
         let other: Vec<_> =
             addresses.into_iter().filter(|address| TransportKind::of(address) != Some(met)).collect();
         let (commands, limit) = (self.commands.clone(), self.deadlines.setup + DIAL_GRACE);
@@ -215,7 +221,11 @@ impl Node {
 
     /// Waits for a direct connection with a peer that was reached over a circuit, over this transport or any. It is the
     /// business of both sides together, and ends within [`DIRECT_LIMIT`].
-    pub async fn direct(&self, peer: PeerId, transport: Option<TransportKind>) -> Result<Connection, NoDirect> {
+    pub async fn direct(
+        &self,
+        peer: PeerId,
+        transport: Option<TransportKind>,
+    ) -> Result<Connection, NoDirect> {
         let (reply, came) = oneshot::channel();
         let command = Command::Direct { peer, transport, reply };
         self.commands.send(command).await.map_err(|_| NoDirect::Stopped)?;

@@ -69,7 +69,9 @@ impl Reservation {
         let answer = answered.map_err(|_| ReservationError::Stopped)?.clone();
         match answer {
             ReservationState::Ended(error) => Err(error),
-            ReservationState::Asked | ReservationState::Held(_) => Ok(Self { relay, connection, _others: others, state }),
+            ReservationState::Asked | ReservationState::Held(_) => {
+                Ok(Self { relay, connection, _others: others, state })
+            }
         }
     }
 
