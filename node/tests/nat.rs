@@ -42,7 +42,7 @@ struct World {
     place: tempfile::TempDir,
     internet: Internet,
     relay_addresses: Vec<String>,
-    _relay: Running,
+    relay: Option<Running>,
 }
 
 impl World {
@@ -60,7 +60,7 @@ impl World {
         let event: serde_json::Value = serde_json::from_str(said().lines().next().unwrap()).unwrap();
         let addresses = event["addresses"].as_array().unwrap();
         let relay_addresses = addresses.iter().map(|address| address.as_str().unwrap().into()).collect();
-        Self { place, internet, relay_addresses, _relay: relay }
+        Self { place, internet, relay_addresses, relay: Some(relay) }
     }
 
     fn member(&self, name: &str) -> &Member {
@@ -75,15 +75,16 @@ impl World {
         fs::read_to_string(self.at(name)).unwrap_or_default()
     }
 
-    /// Offers a tree over one transport, with a place at the relay, until its ticket is there.
-    fn offer(&self, files: u64, transport: &str) -> Running {
-        Shape::Small { files, bytes: 4096 }.write(42, &self.at("tree")).unwrap();
+    /// Offers a tree, with a place at the relay, until its ticket is there.
+    fn offer(&self, shape: Shape, more: &[&str]) -> Running {
+        shape.write(42, &self.at("tree")).unwrap();
         let (tree, ticket) = (self.at("tree"), self.at("ticket"));
-        let mut arguments = vec!["send", tree.to_str().unwrap(), "--json", "--transport", transport];
+        let mut arguments = vec!["send", tree.to_str().unwrap(), "--json"];
         arguments.extend(["--ticket-file", ticket.to_str().unwrap()]);
         for address in &self.relay_addresses {
             arguments.extend(["--relay-at", address]);
         }
+        arguments.extend(more);
         let mut command = ketch(&self.at("sender"), &arguments);
         command.stdout(File::create(self.at("sender-said")).unwrap());
         command.stderr(File::create(self.at("sender-erred")).unwrap());
@@ -92,14 +93,36 @@ impl World {
         sender
     }
 
-    fn receive(&self, transport: &str, more: &[&str]) -> Received {
+    fn receiving(&self, more: &[&str]) -> Command {
         let (ticket, target) = (format!("@{}", self.at("ticket").display()), self.at("target"));
         let mut arguments = vec!["receive", &ticket, target.to_str().unwrap(), "--yes", "--json"];
-        arguments.extend(["--transport", transport]);
         arguments.extend(more);
+        ketch(&self.at("receiver"), &arguments)
+    }
+
+    fn receive(&self, more: &[&str]) -> Received {
         let began = Instant::now();
-        let output = self.member("receiver").run(ketch(&self.at("receiver"), &arguments)).unwrap();
+        let output = self.member("receiver").run(self.receiving(more)).unwrap();
         Received { output, took: began.elapsed() }
+    }
+
+    /// Receives, and lets something happen as soon as content crosses.
+    fn receive_while(&self, happens: impl FnOnce()) -> Received {
+        let began = Instant::now();
+        let mut command = self.receiving(&[]);
+        let (said, erred) = (self.at("receiver-said"), self.at("receiver-erred"));
+        command.stdout(File::create(&said).unwrap()).stderr(File::create(&erred).unwrap());
+        let mut receiver = self.member("receiver").spawn(command).unwrap();
+        wait_until("nothing came", || {
+            self.text("receiver-said").lines().any(|line| {
+                let event: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+                event["moved_bytes"].as_u64().is_some_and(|bytes| bytes > 0)
+            })
+        });
+        happens();
+        let status = receiver.wait().unwrap();
+        let (stdout, stderr) = (fs::read(&said).unwrap(), fs::read(&erred).unwrap());
+        Received { output: Output { status, stdout, stderr }, took: began.elapsed() }
     }
 
     fn is_received(&self) -> bool {
@@ -138,17 +161,29 @@ fn ketch(state: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn goes_directly(sender: Uplink, receiver: Uplink, transport: &str) {
-    if !lab_is_there() {
-        return;
-    }
+/// A tree of some packets.
+const SMALL: Shape = Shape::Small { files: 20, bytes: 4096 };
+
+/// A tree that takes some seconds.
+const LONG: Shape = Shape::Small { files: 8, bytes: 8 << 20 };
+
+/// Both are told to use one transport, or neither is.
+fn crosses_directly(sender: Uplink, receiver: Uplink, told: &[&str]) -> String {
     let world = World::new(sender, receiver);
-    let _sender = world.offer(20, transport);
-    let received = world.receive(transport, &[]);
+    let _sender = world.offer(SMALL, told);
+    let received = world.receive(told);
     assert!(received.output.status.success(), "{}\n{}", received.told(), world.text("sender-erred"));
     assert!(world.is_received());
     let address = received.address();
-    assert!(address.contains(transport) && !address.contains("p2p-circuit"), "{}", received.told());
+    assert!(!address.contains("p2p-circuit"), "{}", received.told());
+    address
+}
+
+fn goes_directly(sender: Uplink, receiver: Uplink, transport: &str) {
+    if lab_is_there() {
+        let address = crosses_directly(sender, receiver, &["--transport", transport]);
+        assert!(address.contains(transport), "{address}");
+    }
 }
 
 /// No hole is punched, which is said in time, and the same command with `--relay` goes over the relay.
@@ -156,18 +191,16 @@ fn is_told_and_may_go_over_the_relay(sender: Uplink, receiver: Uplink, transport
     if !lab_is_there() {
         return;
     }
+    let told = ["--transport", transport];
     let world = World::new(sender, receiver);
-    let _sender = world.offer(20, transport);
-    let received = world.receive(transport, &[]);
+    let _sender = world.offer(SMALL, &told);
+    let received = world.receive(&told);
     assert_eq!(received.output.status.code(), Some(3), "{}", received.told());
     assert!(received.took < Duration::from_secs(15), "{}", received.told());
-    assert!(
-        received.told().contains("symmetric NAT") && received.told().contains("--relay"),
-        "{}",
-        received.told()
-    );
+    let said = received.told();
+    assert!(said.contains("symmetric NAT") && said.contains("--relay"), "{said}");
     assert!(!world.at("target").join("tree").exists());
-    let received = world.receive(transport, &["--relay"]);
+    let received = world.receive(&[&told[..], &["--relay"]].concat());
     assert!(received.output.status.success(), "{}\n{}", received.told(), world.text("sender-erred"));
     assert!(received.address().contains("p2p-circuit"), "{}", received.told());
     assert!(world.is_received());
@@ -211,4 +244,56 @@ fn symmetric_to_symmetric_over_quic() {
 #[test]
 fn symmetric_to_symmetric_over_tcp() {
     is_told_and_may_go_over_the_relay(Uplink::Symmetric, Uplink::Symmetric, "tcp");
+}
+
+#[test]
+fn udp_blocked_to_cone() {
+    if lab_is_there() {
+        let address = crosses_directly(Uplink::UdpBlocked, Uplink::Cone, &[]);
+        assert!(address.contains("tcp"), "{address}");
+    }
+}
+
+#[test]
+fn cone_to_udp_blocked() {
+    if lab_is_there() {
+        let address = crosses_directly(Uplink::Cone, Uplink::UdpBlocked, &[]);
+        assert!(address.contains("tcp"), "{address}");
+    }
+}
+
+#[test]
+fn ipv6_only_to_ipv6_only() {
+    if lab_is_there() {
+        let address = crosses_directly(Uplink::Ipv6Only, Uplink::Ipv6Only, &[]);
+        assert!(address.starts_with("/ip6/"), "{address}");
+    }
+}
+
+#[test]
+fn firewall_to_firewall() {
+    if lab_is_there() {
+        crosses_directly(Uplink::Firewall, Uplink::Firewall, &[]);
+    }
+}
+
+#[test]
+fn cone_to_public() {
+    if lab_is_there() {
+        crosses_directly(Uplink::Cone, Uplink::Public, &[]);
+    }
+}
+
+#[test]
+fn a_session_that_has_moved_does_not_need_the_relay() {
+    if !lab_is_there() {
+        return;
+    }
+    let mut world = World::new(Uplink::Cone, Uplink::Cone);
+    let _sender = world.offer(LONG, &[]);
+    let relay = world.relay.take().unwrap();
+    let received = world.receive_while(|| drop(relay));
+    assert!(received.output.status.success(), "{}\n{}", received.told(), world.text("sender-erred"));
+    assert!(world.is_received());
+    assert!(!received.told().contains("warning"), "{}", received.told());
 }
