@@ -72,3 +72,23 @@ pub(super) const RESERVE_FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Longest rest of a relay that keeps failing: a laptop that comes back to a network is reachable within it, and a relay
 /// that is gone for good costs two attempts a minute.
 pub(super) const RESERVE_LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Time that a connection of a relay may stay without a stream and without a reservation: long enough for two peers to
+/// meet and to ask what they want to know.
+pub(super) const RELAY_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Streams that a relay serves on one connection at a time: its circuits, and a few questions. One beyond is reset.
+pub(super) const RELAY_STREAMS: usize = 64;
+
+/// Circuits that wait for a stream to their other end, on one connection.
+pub(super) const RELAY_ASKS: usize = 16;
+
+/// Time that a stream from a relay to the other end of a circuit may take to open.
+pub(super) const RELAY_STREAM_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time that a peer has to say what it wants of a relay, and to answer it.
+pub(super) const RELAY_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes that a circuit holds in each direction. Windows of the connections hold more; this is what one look at the
+/// account covers.
+pub(super) const CARRIED_BYTES: usize = 16 * 1024;
