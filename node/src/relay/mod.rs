@@ -4,6 +4,7 @@
 //! for others, and [`metrics`] shows the counts as text.
 
 pub mod board;
+pub mod config;
 pub mod ledger;
 mod limits;
 pub mod metrics;

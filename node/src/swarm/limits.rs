@@ -92,3 +92,16 @@ pub(super) const RELAY_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that a circuit holds in each direction. Windows of the connections hold more; this is what one look at the
 /// account covers.
 pub(super) const CARRIED_BYTES: usize = 16 * 1024;
+
+/// Peers that are taken of what a rendezvous point shows under one name. There is one under the name of a peer, and
+/// few that wait with the same code.
+pub(super) const DISCOVERED_PEERS: usize = 16;
+
+/// Addresses that are taken of each of them: as many as in a ticket.
+pub(super) const DISCOVERED_ADDRESSES: usize = 16;
+
+/// Time that addresses are kept at a rendezvous point, unless they are left anew: what all of them take.
+pub(super) const REGISTERED_TIME: Duration = Duration::from_secs(2 * 3600);
+
+/// Time in which a rendezvous point is reached and answers. One that is slower would hold up a dial.
+pub(super) const RENDEZVOUS_TIMEOUT: Duration = Duration::from_secs(10);

@@ -28,6 +28,7 @@ use super::{
     duplicates::{Candidate, duplicates},
     limits::{CONNECTIONS, CONNECTIONS_PER_PEER, SHUTDOWN_TIMEOUT},
     reach::{Reach, ReachEvent, split_relay, told_limit},
+    rendezvous::{Errand, Errands},
     reservation::{ReservationState, Reservations},
     transfer::Transfer,
 };
@@ -40,6 +41,8 @@ pub(super) enum Command {
     Meet { relay: PeerId, address: Multiaddr, reply: DialReply },
     /// A reservation at a relay, to which there is a connection from this address.
     Reserve { relay: PeerId, address: Multiaddr, state: watch::Sender<ReservationState> },
+    /// Something asked of a rendezvous point, to which there is a connection.
+    Errand { at: PeerId, errand: Errand },
     /// End a connection; its holders learn of it from its state.
     Close(ConnectionId),
     /// Close everything and end.
@@ -90,6 +93,7 @@ pub(super) struct Task {
     /// Addresses at which others were seen to reach us, those through relays among them.
     external: watch::Sender<Vec<Multiaddr>>,
     reservations: Reservations,
+    errands: Errands,
     dialing: HashMap<ConnectionId, DialReply>,
     duplicate_grace: Duration,
     /// Peers with which there may be a connection too many, each looked at when its time has come.
@@ -106,8 +110,19 @@ impl Task {
         duplicate_grace: Duration,
     ) -> Self {
         let (dialing, doubted, doubts) = (HashMap::new(), HashSet::new(), JoinSet::new());
-        let reservations = Reservations::default();
-        Self { swarm, commands, addresses, external, reservations, dialing, duplicate_grace, doubted, doubts }
+        let (reservations, errands) = Default::default();
+        Self {
+            swarm,
+            commands,
+            addresses,
+            external,
+            reservations,
+            errands,
+            dialing,
+            duplicate_grace,
+            doubted,
+            doubts,
+        }
     }
 
     /// Runs until it is told to shut down or every [`Node`](super::Node) is gone.
@@ -121,6 +136,10 @@ impl Task {
                     Some(Command::Meet { relay, address, reply }) => self.meet(relay, address, reply),
                     Some(Command::Reserve { relay, address, state }) => {
                         self.reservations.ask(&mut self.swarm, relay, &address, state);
+                    }
+                    Some(Command::Errand { at, errand }) => {
+                        let rendezvous = &mut self.swarm.behaviour_mut().reach.rendezvous;
+                        self.errands.run(rendezvous, at, errand);
                     }
                     Some(Command::Close(id)) => {
                         self.swarm.close_connection(id);
@@ -251,6 +270,7 @@ impl Task {
             ReachEvent::Dcutr(dcutr::Event { remote_peer_id, result }) => {
                 tracing::debug!(peer = %remote_peer_id, ?result, "punching a hole has ended");
             }
+            ReachEvent::Rendezvous(event) => self.errands.on_event(event),
             ReachEvent::Autonat(event) => {
                 tracing::debug!(address = %event.tested_addr, result = ?event.result, "an address of ours was tried");
             }
