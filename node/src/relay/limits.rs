@@ -27,3 +27,12 @@ pub(super) const POSTED_BY_ORIGIN: usize = 512;
 
 /// How often what has expired is looked for.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Connections to the page of counts at a time: there is one that gathers, and perhaps a person who looks.
+pub(super) const PAGE_CONNECTIONS: usize = 8;
+
+/// Longest head of a request for that page, in bytes: browsers and Prometheus send less than one.
+pub(super) const PAGE_REQUEST_BYTES: usize = 4_096;
+
+/// Time that one request for it may take.
+pub(super) const PAGE_TIME: Duration = Duration::from_secs(5);

@@ -8,6 +8,7 @@ pub mod config;
 pub mod ledger;
 mod limits;
 pub mod metrics;
+pub mod page;
 pub mod policy;
 
 pub use board::{Board, BoardError, Posted};

@@ -13,7 +13,6 @@ use ketch_channel::{ChannelSettings, Deadlines, transport};
 use libp2p::{
     Multiaddr, PeerId, Swarm, autonat, connection_limits, identify,
     identity::{Keypair, PublicKey},
-    multiaddr::Protocol,
     ping,
     swarm::{self, NetworkBehaviour, SwarmEvent},
 };
@@ -49,6 +48,7 @@ pub struct RelayOptions {
 /// A running relay. It ends when it is shut down or dropped.
 pub struct RelayServer {
     peer: PeerId,
+    listens: bool,
     addresses: watch::Receiver<Vec<Multiaddr>>,
     gauges: watch::Receiver<metrics::Gauges>,
     shared: Arc<Shared>,
@@ -68,14 +68,15 @@ impl RelayServer {
         let wanted = NodeOptions { listen: required, listen_where_possible, ..NodeOptions::default() };
         listen(&mut swarm, &wanted).await?;
         external.iter().for_each(|address| swarm.add_external_address(address.clone()));
-        let (addresses, known) = watch::channel(Vec::new());
+        let (addresses, mut known) = watch::channel(Vec::new());
         let (counted, gauges) = watch::channel(metrics::Gauges::default());
         let (stop, stopped) = mpsc::channel(1);
-        let is_told = !external.is_empty();
+        let (is_told, listens) = (!external.is_empty(), swarm.listeners().next().is_some());
         let mut task = Task { swarm, is_told, addresses, gauges: counted, shared: shared.clone() };
         task.note_addresses();
+        known.mark_unchanged();
         tokio::spawn(task.run(stopped));
-        Ok(Self { peer, addresses: known, gauges, shared, stop })
+        Ok(Self { peer, listens, addresses: known, gauges, shared, stop })
     }
 
     /// Who it is.
@@ -88,9 +89,23 @@ impl RelayServer {
         self.addresses.borrow().clone()
     }
 
+    /// Whether it listens anywhere.
+    pub fn listens(&self) -> bool {
+        self.listens
+    }
+
+    /// Resolves when these have changed since this was asked last.
+    pub async fn addresses_changed(&mut self) {
+        if self.addresses.changed().await.is_err() {
+            // It has ended, and nothing will change any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// What it has done and does, in the format of Prometheus.
-    pub fn metrics(&self) -> String {
-        metrics::render(&self.shared.ledger(), &self.shared.board(), *self.gauges.borrow(), Instant::now())
+    pub fn metrics(&self) -> impl Fn() -> String + Send + Sync + use<> {
+        let (shared, gauges) = (self.shared.clone(), self.gauges.clone());
+        move || metrics::render(&shared.ledger(), &shared.board(), *gauges.borrow(), Instant::now())
     }
 
     /// Closes all connections and ends, within half a second even when a peer takes nothing.
@@ -201,9 +216,13 @@ impl Task {
         }
         let known: Vec<_> = self.swarm.external_addresses().cloned().collect();
         let own = *self.swarm.local_peer_id();
-        let named = known.iter().map(|address| address.clone().with(Protocol::P2p(own))).collect();
+        let named = known.iter().map(|address| named(address, own)).collect();
         self.shared.set_addresses(named);
-        self.addresses.send_replace(known);
+        self.addresses.send_if_modified(|before| {
+            let is_new = *before != known;
+            *before = known;
+            is_new
+        });
     }
 
     async fn close_all(&mut self) {
@@ -221,6 +240,12 @@ impl Task {
             tracing::debug!("some peers did not take the end of their connection in time");
         }
     }
+}
+
+/// The address with the PeerId at its end, once.
+fn named(address: &Multiaddr, own: PeerId) -> Multiaddr {
+    // One that names somebody else is left as its owner wrote it.
+    address.clone().with_p2p(own).unwrap_or_else(|other| other)
 }
 
 /// What others can dial of the addresses that are listened on, and what this machine can where that is nothing.
