@@ -1,5 +1,7 @@
 //! `ketch relay`.
 
+use std::net::SocketAddr;
+
 use anyhow::Context as _;
 use ketch::{
     relay::{config::RelayConfig, page},
@@ -32,14 +34,15 @@ pub(super) async fn run(command: args::Relay, state: &StateFolder) -> anyhow::Re
         None => None,
     };
     let mut relay = start(load_identity(state)?, config).await?;
+    let shown_at = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
     if let Some(listener) = metrics {
         tokio::spawn(page::serve(listener, relay.metrics()));
     }
-    announce(&relay, command.json);
+    announce(&relay, shown_at, command.json);
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            () = relay.addresses_changed() => announce(&relay, command.json),
+            () = relay.addresses_changed() => announce(&relay, shown_at, command.json),
         }
     }
     relay.shutdown().await;
@@ -76,12 +79,15 @@ async fn start(identity: Keypair, config: RelayConfig) -> anyhow::Result<RelaySe
     Ok(relay)
 }
 
-fn announce(relay: &RelayServer, as_json: bool) {
+fn announce(relay: &RelayServer, metrics: Option<SocketAddr>, as_json: bool) {
     let named = |address: Multiaddr| address.with_p2p(relay.peer()).unwrap_or_else(|other| other).to_string();
     let addresses: Vec<_> = relay.addresses().into_iter().map(named).collect();
     if as_json {
-        return print_json(&json::relaying(&relay.peer().to_string(), &addresses));
+        return print_json(&json::relaying(&relay.peer().to_string(), &addresses, metrics));
     }
     print_line("relaying; peers name it by --relay-at and one of these:");
     addresses.iter().for_each(|address| print_result(address));
+    if let Some(metrics) = metrics {
+        print_line(&format!("counts are at http://{metrics}/metrics"));
+    }
 }
