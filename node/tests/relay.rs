@@ -108,7 +108,7 @@ async fn what_a_relay_refuses_is_said_in_words() {
         "ketch_relay_reservations 1\n",
         "ketch_relay_circuits 1\n",
         "{reason=\"reservations\"} 1\n",
-        "{reason=\"circuits\"} 1\n",
+        "{reason=\"circuits\"} 2\n",
         "{reason=\"no_reservation\"}",
     ] {
         assert!(counts.contains(line), "{line} in {counts}");
