@@ -29,7 +29,8 @@ use super::{
 pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::Result<Exit> {
     let ticket = read_ticket(&command.ticket)?;
     let stop = stop_on_signal()?;
-    let options = dialing_options(&command.channel, ticket.addresses(), command.transport);
+    let relays = command.reach.relays(state)?;
+    let options = dialing_options(&command.channel, relays, ticket.addresses(), command.transport);
     let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Receiver, command.json);

@@ -13,8 +13,7 @@ use anyhow::Context as _;
 use ketch::{
     state::StateFolder,
     swarm::{
-        ChannelSettings, Inbound, KeptReservations, Keypair, Multiaddr, Node, NodeError, NodeOptions,
-        TransportKind,
+        Inbound, KeptReservations, Keypair, Multiaddr, Node, NodeError, NodeOptions, Relay, TransportKind,
         address::{is_circuit, is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
     },
     transfer,
@@ -42,8 +41,13 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
     let source = open_source(&command)?;
     let stop = stop_on_signal()?;
     let mut opened = open_offer(&command, state)?;
-    let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer).await?;
-    let reservations = node.keep_reservations(command.reach.relays());
+    let options = NodeOptions {
+        settings: command.channel.settings(),
+        relays: command.reach.relays(state)?,
+        ..NodeOptions::default()
+    };
+    let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer, options).await?;
+    let reservations = node.keep_reservations();
     let mut addresses = addresses_to_share(node.listen_addresses());
     addresses.extend(reserved(&reservations).await);
     opened.offer.remember_addresses(node.listen_addresses())?;
@@ -124,6 +128,7 @@ async fn listen(
     command: &args::Send,
     identity: Keypair,
     offer: &HeldOffer,
+    options: NodeOptions,
 ) -> anyhow::Result<(Node, Inbound)> {
     let fits = |address: &Multiaddr| {
         command.transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted))
@@ -140,9 +145,8 @@ async fn listen(
         // As it was: whoever has the ticket looks for it there.
         false => everywhere(known).into_iter().filter(fits).collect(),
     };
-    let settings = command.channel.settings();
     if !before.is_empty() && before != wanted {
-        let started = start(identity.clone(), before, explicit, &settings).await;
+        let started = start(identity.clone(), before, explicit, options.clone()).await;
         if let Ok((node, inbound)) = started
             && !node.listen_addresses().is_empty()
         {
@@ -150,7 +154,7 @@ async fn listen(
         }
         print_line("warning: the ports of this ticket are taken, so it is printed anew with others");
     }
-    let (node, inbound) = start(identity, wanted, explicit, &settings).await?;
+    let (node, inbound) = start(identity, wanted, explicit, options).await?;
     anyhow::ensure!(!node.listen_addresses().is_empty(), "no address of this machine can be listened on");
     Ok((node, inbound))
 }
@@ -160,9 +164,8 @@ async fn start(
     identity: Keypair,
     listen: Vec<Multiaddr>,
     explicit: bool,
-    settings: &ChannelSettings,
+    options: NodeOptions,
 ) -> Result<(Node, Inbound), NodeError> {
-    let options = NodeOptions { settings: settings.clone(), ..NodeOptions::default() };
     let options = match explicit {
         true => NodeOptions { listen, ..options },
         false => NodeOptions { listen_where_possible: listen, ..options },
@@ -174,14 +177,15 @@ async fn start(
 /// lets in what comes to the port from which something went out.
 pub(super) fn dialing_options(
     channel: &args::ChannelOptions,
+    relays: Vec<Relay>,
     addresses: &[Multiaddr],
     transport: Option<TransportKind>,
 ) -> NodeOptions {
-    let listen_where_possible = match addresses.iter().any(is_circuit) {
+    let listen_where_possible = match !relays.is_empty() || addresses.iter().any(is_circuit) {
         true => default_addresses(transport),
         false => Vec::new(),
     };
-    NodeOptions { settings: channel.settings(), listen_where_possible, ..NodeOptions::default() }
+    NodeOptions { settings: channel.settings(), relays, listen_where_possible, ..NodeOptions::default() }
 }
 
 /// Any port on every interface, IPv4 and IPv6.

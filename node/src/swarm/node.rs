@@ -1,6 +1,6 @@
 //! [`Node`]: the handle of the swarm.
 
-use std::{collections::HashSet, io, time::Duration};
+use std::{collections::HashSet, io, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt};
 use ketch_channel::{
@@ -63,6 +63,8 @@ pub struct NodeOptions {
     /// Time a connection that both sides dialed at once may stay without a stream. After it the one of the peer with
     /// the greater PeerId is closed.
     pub duplicate_grace: Duration,
+    /// Relays through which it meets others: where it reserves places, leaves its addresses and looks for peers.
+    pub relays: Vec<Relay>,
 }
 
 impl Default for NodeOptions {
@@ -76,6 +78,7 @@ impl Default for NodeOptions {
             ping_timeout: PING_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
             duplicate_grace: DUPLICATE_GRACE,
+            relays: Vec::new(),
         }
     }
 }
@@ -109,6 +112,7 @@ pub struct Node {
     addresses: watch::Receiver<Vec<Multiaddr>>,
     external: watch::Receiver<Vec<Multiaddr>>,
     hints: watch::Receiver<Hints>,
+    pub(super) relays: Arc<[Relay]>,
 }
 
 /// Streams that peers open, with the connections they came on. While nobody takes them they wait; once this
@@ -128,7 +132,7 @@ impl Node {
         let (commands, commanded) = mpsc::channel(COMMAND_QUEUE);
         let (inbound, arriving) = mpsc::channel(INBOUND_QUEUE);
         check_listening(&options)?;
-        let (reach, circuits) = Reach::new(keypair.public().to_peer_id());
+        let (reach, circuits) = Reach::new(&keypair);
         let circuits = circuits.map_err(explain_circuit);
         let settings = options.settings.clone();
         let (transport, gauges) = transport_with_circuits(&keypair, options.deadlines, settings, circuits)?;
@@ -139,12 +143,30 @@ impl Node {
         let (external, reachable) = watch::channel(Vec::new());
         let (told, hints) = watch::channel(Hints::default());
         let peer = *swarm.local_peer_id();
-        let NodeOptions { deadlines, settings: ChannelSettings { controller, .. }, duplicate_grace, .. } =
-            options;
+        let NodeOptions {
+            deadlines,
+            settings: ChannelSettings { controller, .. },
+            duplicate_grace,
+            relays,
+            ..
+        } = options;
         tokio::spawn(Task::new(swarm, commanded, addresses, external, told, duplicate_grace).run());
-        let node =
-            Self { peer, deadlines, controller, commands, addresses: listened, external: reachable, hints };
+        let node = Self {
+            peer,
+            deadlines,
+            controller,
+            commands,
+            addresses: listened,
+            external: reachable,
+            hints,
+            relays: relays.into(),
+        };
         Ok((node, Inbound(arriving)))
+    }
+
+    /// Where the event loop takes its orders.
+    pub(super) fn commands(&self) -> &mpsc::Sender<Command> {
+        &self.commands
     }
 
     /// Who this node is.
@@ -203,9 +225,10 @@ impl Node {
         views
     }
 
-    /// Keeps reservations at up to two of these relays, until what is returned is dropped.
-    pub fn keep_reservations(&self, relays: Vec<Relay>) -> KeptReservations {
-        KeptReservations::start(self.clone(), relays)
+    /// Keeps reservations at up to two of the relays that the node knows, and the node's addresses there under the name
+    /// of its PeerId, until what is returned is dropped.
+    pub fn keep_reservations(&self) -> KeptReservations {
+        KeptReservations::start(self.clone(), self.relays.to_vec())
     }
 
     /// Makes a new connection with a peer, over whichever address answers first. It ends within a second

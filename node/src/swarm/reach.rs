@@ -5,12 +5,14 @@ use std::{fmt, io, time::Duration};
 
 use libp2p::{
     Multiaddr, PeerId, autonat, dcutr,
+    identity::Keypair,
     multiaddr::Protocol,
     relay::{
         self,
         client::transport::Error as CircuitError,
         outbound::hop::{ConnectError, ReserveError},
     },
+    rendezvous,
     swarm::NetworkBehaviour,
 };
 
@@ -20,13 +22,20 @@ pub(super) struct Reach {
     relay: relay::client::Behaviour,
     dcutr: dcutr::Behaviour,
     autonat: autonat::v2::client::Behaviour,
+    pub(super) rendezvous: rendezvous::client::Behaviour,
 }
 
 impl Reach {
     /// They, and the transport of circuits that belongs to them.
-    pub(super) fn new(own: PeerId) -> (Self, relay::client::Transport) {
+    pub(super) fn new(keypair: &Keypair) -> (Self, relay::client::Transport) {
+        let own = keypair.public().to_peer_id();
         let (circuits, relay) = relay::client::new(own);
-        let reach = Self { relay, dcutr: dcutr::Behaviour::new(own), autonat: Default::default() };
+        let reach = Self {
+            relay,
+            dcutr: dcutr::Behaviour::new(own),
+            autonat: Default::default(),
+            rendezvous: rendezvous::client::Behaviour::new(keypair.clone()),
+        };
         (reach, circuits)
     }
 }

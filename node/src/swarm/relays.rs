@@ -1,18 +1,19 @@
 //! [`KeptReservations`]: reservations at a few of the relays that a node knows, each replaced when it is lost.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use libp2p::Multiaddr;
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::{
     limits::{RESERVATIONS, RESERVE_FIRST_WAIT, RESERVE_LONGEST_WAIT},
     node::Node,
+    rendezvous::MeetingName,
     reservation::{Relay, Reservation, ReservationError},
 };
 
@@ -102,8 +103,7 @@ async fn keep(node: Node, relays: Vec<Relay>, told: watch::Sender<Kept>) {
             Outcome::Answered(index, Ok(reservation)) => {
                 roster.granted(index);
                 let reservation = Arc::new(reservation);
-                let held = reservation.clone();
-                running.push(async move { Outcome::Ended(index, held.ended().await) }.boxed());
+                running.push(hold(node.clone(), relays[index].clone(), index, reservation.clone()).boxed());
                 told.send_modify(|kept| kept.held.push(reservation));
             }
             Outcome::Answered(index, Err(error)) | Outcome::Ended(index, error) => {
@@ -122,6 +122,27 @@ async fn keep(node: Node, relays: Vec<Relay>, told: watch::Sender<Kept>) {
 
 async fn reserve(node: Node, relay: Relay, index: usize) -> Outcome {
     Outcome::Answered(index, node.reserve(&relay).await)
+}
+
+/// Holds a reservation until it ends, and keeps our addresses at its relay.
+async fn hold(node: Node, relay: Relay, index: usize, reservation: Arc<Reservation>) -> Outcome {
+    tokio::select! {
+        error = reservation.ended() => Outcome::Ended(index, error),
+        never = keep_registered(&node, &relay) => match never {},
+    }
+}
+
+async fn keep_registered(node: &Node, relay: &Relay) -> Infallible {
+    let name = MeetingName::of_peer(&node.peer());
+    loop {
+        match node.register_at(relay, &name).await {
+            Ok(time) => sleep(time / 2).await,
+            Err(error) => {
+                tracing::info!(%error, "our addresses are not to be found at this relay");
+                sleep(RESERVE_LONGEST_WAIT).await;
+            }
+        }
+    }
 }
 
 /// Which relays are in use, and when those that failed are tried again.

@@ -19,6 +19,13 @@ pub struct Relay {
     pub addresses: Vec<Multiaddr>,
 }
 
+impl Relay {
+    /// The addresses of whatever has a reservation there, without a PeerId at the end.
+    pub(super) fn through(&self) -> impl Iterator<Item = Multiaddr> + '_ {
+        self.addresses.iter().map(|address| through(address, self.peer))
+    }
+}
+
 /// Why there is no reservation, or none any more.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReservationError {

@@ -29,6 +29,7 @@ use super::{
     duplicates::{Candidate, duplicates},
     limits::{CONNECTIONS, CONNECTIONS_PER_PEER, SHUTDOWN_TIMEOUT},
     reach::{Reach, ReachEvent, split_relay, told_limit},
+    rendezvous::{Errand, Errands},
     reservation::{ReservationState, Reservations},
     transfer::Transfer,
 };
@@ -43,6 +44,8 @@ pub(super) enum Command {
     Reserve { relay: PeerId, address: Multiaddr, state: watch::Sender<ReservationState> },
     /// A direct connection with a peer, over this transport or any, once there is one.
     Direct { peer: PeerId, transport: Option<TransportKind>, reply: DirectReply },
+    /// Something asked of a rendezvous point, to which there is a connection.
+    Errand { at: PeerId, errand: Errand },
     /// End a connection; its holders learn of it from its state.
     Close(ConnectionId),
     /// Close everything and end.
@@ -96,6 +99,7 @@ pub(super) struct Task {
     external: watch::Sender<Vec<Multiaddr>>,
     reservations: Reservations,
     directs: DirectWaits,
+    errands: Errands,
     dialing: HashMap<ConnectionId, DialReply>,
     duplicate_grace: Duration,
     /// Peers with which there may be a connection too many, each looked at when its time has come.
@@ -113,7 +117,8 @@ impl Task {
         duplicate_grace: Duration,
     ) -> Self {
         let (dialing, doubted, doubts) = (HashMap::new(), HashSet::new(), JoinSet::new());
-        let (reservations, directs) = (Reservations::default(), DirectWaits::new(hints));
+        let (reservations, errands) = Default::default();
+        let directs = DirectWaits::new(hints);
         Self {
             swarm,
             commands,
@@ -121,6 +126,7 @@ impl Task {
             external,
             reservations,
             directs,
+            errands,
             dialing,
             duplicate_grace,
             doubted,
@@ -143,6 +149,10 @@ impl Task {
                     Some(Command::Direct { peer, transport, reply }) => {
                         self.directs.wait(peer, transport, reply);
                         self.transfer().directs(&peer).iter().for_each(|there| self.directs.came(there));
+                    }
+                    Some(Command::Errand { at, errand }) => {
+                        let rendezvous = &mut self.swarm.behaviour_mut().reach.rendezvous;
+                        self.errands.run(rendezvous, at, errand);
                     }
                     Some(Command::Close(id)) => {
                         self.swarm.close_connection(id);
@@ -280,6 +290,7 @@ impl Task {
                     self.directs.failed(remote_peer_id);
                 }
             }
+            ReachEvent::Rendezvous(event) => self.errands.on_event(event),
             ReachEvent::Autonat(event) => {
                 tracing::debug!(address = %event.tested_addr, result = ?event.result, "an address of ours was tried");
             }

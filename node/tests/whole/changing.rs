@@ -14,7 +14,7 @@ use ketch::{
         Inbound, Keypair, Node, NodeOptions,
         TransportKind::{self, Quic, Tcp},
     },
-    transfer::{self, ConnectionWish, Event, ReceiveRequest, Report},
+    transfer::{self, ConnectionWish, Event, ReceiveRequest, Report, Way},
     tree::{Durability, Handling, Options, PRIVATE_FOLDER},
 };
 use ketch_protocol::{
@@ -39,7 +39,7 @@ async fn receive_after(place: &Place, ticket: &str, change: impl FnOnce()) -> Re
         destination: place.target(),
         options: Options { handling: Handling::receiving(false), durability: Durability::None },
         hashes: Hashes::Known,
-        transport: None,
+        way: Way::default(),
         connections: ConnectionWish::Auto,
         consent: Consent::Pending,
         indexes: Arc::new(Indexes::new(&state)),

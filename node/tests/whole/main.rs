@@ -26,6 +26,7 @@ mod place;
 mod process;
 mod rebooted;
 mod rebuilt;
+mod relaying;
 mod reported;
 mod resumed;
 mod serving;
