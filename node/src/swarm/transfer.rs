@@ -157,7 +157,7 @@ fn through_relay(link: &Link, state: &watch::Sender<LinkState>, reason: CloseRea
     match (link.route.relay, reason) {
         (Some(relay), CloseReason::Lost(why)) => {
             let limit = state.borrow().circuit_limit;
-            CloseReason::Circuit { circuit: Circuit { relay, limit }, why }
+            CloseReason::Circuit { circuit: Box::new(Circuit { relay, limit }), why }
         }
         (_, reason) => reason,
     }
