@@ -161,6 +161,11 @@ impl Reservations {
         }
     }
 
+    /// Whether there is one at this relay, or it is asked for.
+    pub(super) fn has(&self, relay: &PeerId) -> bool {
+        self.0.values().any(|listening| listening.relay == *relay)
+    }
+
     /// Notes that a listener got an address; whether it is one of a reservation.
     pub(super) fn on_address(&mut self, listener: ListenerId, address: &Multiaddr, own: PeerId) -> bool {
         let Some(listening) = self.0.get(&listener) else { return false };

@@ -99,10 +99,11 @@ impl Transfer {
         self.links.keys().copied()
     }
 
-    /// The connections with a peer.
+    /// The direct connections with a peer.
     pub(super) fn candidates(&self, peer: &PeerId) -> Vec<Candidate<ConnectionId>> {
-        let with_peer = self.links.values().map(|(link, _)| link).filter(|link| link.route.peer == *peer);
-        with_peer
+        let links = self.links.values().map(|(link, _)| link);
+        links
+            .filter(|link| link.route.peer == *peer && link.route.relay.is_none())
             .map(|link| Candidate {
                 id: link.id,
                 dialed: link.route.dialed,
