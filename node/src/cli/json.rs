@@ -156,6 +156,16 @@ fn relay(circuit: &Circuit) -> Value {
     })
 }
 
+/// A relay through which others reach this node from now on.
+pub(super) fn reserved(relay: &str, addresses: &[String]) -> Value {
+    json!({ "event": "reserved", "relay": relay, "addresses": addresses })
+}
+
+/// A relay through which others reach this node no longer.
+pub(super) fn reservation_lost(relay: &str, why: &str) -> Value {
+    json!({ "event": "reservation_lost", "relay": relay, "why": why })
+}
+
 /// What `ketch relay` says at its start, and when its addresses change.
 pub(super) fn relaying(peer: &str, addresses: &[String], metrics: Option<SocketAddr>) -> Value {
     let metrics = metrics.map(|address| address.to_string());

@@ -13,6 +13,7 @@ mod peers;
 mod ping;
 mod receive;
 mod relay;
+mod reserving;
 mod rules;
 mod send;
 mod serve;

@@ -6,14 +6,14 @@ use std::{
     num::NonZeroU32,
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::Context as _;
 use ketch::{
     state::StateFolder,
     swarm::{
-        Inbound, KeptReservations, Keypair, Multiaddr, Node, NodeError, NodeOptions, Relay, TransportKind,
+        Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, Relay, TransportKind,
         address::{is_circuit, is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
     },
     transfer,
@@ -21,21 +21,19 @@ use ketch::{
     trust::{HeldOffer, OfferRequest, Offers, Ticket, offers::Opened, qr},
 };
 use ketch_protocol::message::Counts;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::sync::mpsc;
 
 use super::{
     args,
     exit::{Exit, Usage},
     json, load_identity, open_indexes,
     output::{Output, Side, print_json, print_line, print_result},
+    reserving::Reserving,
     stop_on_signal,
 };
 
 /// Events that wait to be shown.
 pub(super) const EVENTS: usize = 256;
-
-/// Time that relays have to answer before others are told how to reach this node.
-const RESERVING: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Result<Exit> {
     let source = open_source(&command)?;
@@ -47,9 +45,9 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
         ..NodeOptions::default()
     };
     let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer, options).await?;
-    let reservations = node.keep_reservations();
+    let mut reserving = Reserving::start(&node, command.json).await;
     let mut addresses = addresses_to_share(node.listen_addresses());
-    addresses.extend(reserved(&reservations).await);
+    addresses.extend(reserving.addresses());
     opened.offer.remember_addresses(node.listen_addresses())?;
     let ticket = opened.offer.ticket(node.peer(), addresses);
     announce(&command, &ticket, opened.reopened)?;
@@ -64,6 +62,12 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
         indexes: open_indexes(state),
     };
     let offering = transfer::offer(&mut inbound, request, &events, &stop);
+    let offering = async {
+        tokio::select! {
+            ended = offering => ended,
+            never = reserving.tell() => match never {},
+        }
+    };
     let ended = show_while(offering, &mut shown, |event| output.show(&event)).await;
     output.clear();
     node.shutdown().await;
@@ -228,15 +232,6 @@ pub(super) fn addresses_to_share(mut addresses: Vec<Multiaddr>) -> Vec<Multiaddr
     let is_near = |address: &Multiaddr| is_loopback(address) || is_link_local(address);
     let (near, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_near);
     if others.is_empty() { near } else { others }
-}
-
-/// The addresses through relays, once there are some or every relay has failed.
-pub(super) async fn reserved(reservations: &KeptReservations) -> Vec<Multiaddr> {
-    if timeout(RESERVING, reservations.settled()).await.is_err() {
-        print_line("warning: not every relay has answered yet");
-    }
-    reservations.troubles().iter().for_each(|trouble| print_line(&format!("warning: {trouble}")));
-    reservations.addresses()
 }
 
 fn announce(command: &args::Send, ticket: &Ticket, reopened: bool) -> anyhow::Result<()> {

@@ -14,7 +14,8 @@ use super::{
     exit::{Exit, Usage},
     json, load_identity, open_indexes,
     output::{Side, print_json, print_line, print_result, summary_line},
-    send::{EVENTS, addresses_to_share, default_addresses, reserved, show_while},
+    reserving::Reserving,
+    send::{EVENTS, addresses_to_share, default_addresses, show_while},
     stop_on_signal,
 };
 
@@ -33,13 +34,19 @@ pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Re
         ..NodeOptions::default()
     };
     let (node, mut inbound) = listen(load_identity(state)?, config.listen, options).await?;
-    let reservations = node.keep_reservations();
+    let mut reserving = Reserving::start(&node, command.json).await;
     let log = Log { book, json: command.json };
-    log.announce(&node, &shares, &reserved(&reservations).await);
+    log.announce(&node, &shares, &reserving.addresses());
 
     let (events, mut shown) = mpsc::channel(EVENTS);
     let indexes = open_indexes(state);
     let serving = transfer::serve(&mut inbound, shares, indexes, command.connections, &events, &stop);
+    let serving = async {
+        tokio::select! {
+            ended = serving => ended,
+            never = reserving.tell() => match never {},
+        }
+    };
     let ended = show_while(serving, &mut shown, |event| log.show(&event)).await;
     node.shutdown().await;
     ended?;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Bytes of a circuit whose relay carries no data: what stock relays allow, and ten times what it takes to meet, to
-/// prove who is who and to punch a hole.
+/// Bytes of a circuit whose relay carries no data: what stock relays allow, so that it is enough for every peer to prove who
+/// it is and to agree on a hole.
 pub(super) const MEETING_BYTES: u64 = 128 * 1024;
 
 /// Time of such a circuit, as stock relays allow.

@@ -52,7 +52,7 @@ pub enum CloseReason {
     #[error("the circuit through the relay {} ended ({why}); it carries {}", .circuit.relay, .circuit.limit)]
     Circuit {
         /// Whose circuit, and what it allows.
-        circuit: Circuit,
+        circuit: Box<Circuit>,
         /// What was seen.
         why: String,
     },

@@ -108,3 +108,6 @@ pub(super) const REGISTERED_TIME: Duration = Duration::from_secs(2 * 3600);
 
 /// Time in which a rendezvous point is reached and answers. One that is slower would hold up a dial.
 pub(super) const RENDEZVOUS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Addresses of peers that a relay tries at a time; one beyond is not tried. Each is a socket for as long as nothing answers.
+pub(super) const RELAY_DIALS: u32 = 32;

@@ -8,7 +8,7 @@ use tokio::{sync::oneshot, time::timeout};
 
 use super::{
     connection::Connection,
-    limits::{REGISTERED_TIME, RENDEZVOUS_TIMEOUT},
+    limits::{DISCOVERED_ADDRESSES, REGISTERED_TIME, RENDEZVOUS_TIMEOUT},
     meet::meet,
     node::Node,
     rendezvous::{Errand, Found, MeetingName, RendezvousError},
@@ -51,7 +51,7 @@ impl Node {
         let left = found.into_iter().filter(|found| found.peer == peer).flat_map(|found| found.addresses);
         let mut addresses = Vec::new();
         for address in left.chain(self.relays.iter().flat_map(Relay::through)) {
-            if !addresses.contains(&address) {
+            if addresses.len() < DISCOVERED_ADDRESSES && !addresses.contains(&address) {
                 addresses.push(address);
             }
         }

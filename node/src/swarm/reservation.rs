@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, io};
 
+use ketch_channel::TransportKind;
 use libp2p::{
     Multiaddr, PeerId, Swarm, TransportError, core::transport::ListenerId, multiaddr::Protocol,
     swarm::NetworkBehaviour,
@@ -92,16 +93,14 @@ impl Reservation {
         &self.connection
     }
 
-    /// Addresses at which other peers reach this node through the relay, without this node's PeerId: first the one at
-    /// which this node reached it, then what the relay says.
+    /// Addresses at which other peers reach this node through the relay, without this node's PeerId, one for each transport
+    /// and family: the one at which this node reached the relay, then what the relay says.
     pub fn addresses(&self) -> Vec<Multiaddr> {
-        let mut addresses = vec![through(self.connection.remote_address(), self.relay)];
-        if let ReservationState::Held(told) = &*self.state.borrow() {
-            addresses
-                .extend(told.iter().filter(|address| **address != addresses[0]).cloned().collect::<Vec<_>>());
-        }
-        addresses.truncate(RESERVED_ADDRESSES);
-        addresses
+        let told = match &*self.state.borrow() {
+            ReservationState::Held(told) => told.clone(),
+            ReservationState::Asked | ReservationState::Ended(_) => Vec::new(),
+        };
+        one_of_each(through(self.connection.remote_address(), self.relay), told)
     }
 
     /// Resolves when it has ended, with the reason. A relay that answers nothing any more has ended it, too.
@@ -167,6 +166,11 @@ impl Reservations {
         }
     }
 
+    /// Whether there is one at this relay, or it is asked for.
+    pub(super) fn has(&self, relay: &PeerId) -> bool {
+        self.0.values().any(|listening| listening.relay == *relay)
+    }
+
     /// Notes that a listener got an address; whether it is one of a reservation.
     pub(super) fn on_address(&mut self, listener: ListenerId, address: &Multiaddr, own: PeerId) -> bool {
         let Some(listening) = self.0.get(&listener) else { return false };
@@ -199,6 +203,21 @@ impl Reservations {
     }
 }
 
+/// The first address of each transport and family: what is written in tickets should be short.
+fn one_of_each(first: Multiaddr, others: Vec<Multiaddr>) -> Vec<Multiaddr> {
+    let kind = |address: &Multiaddr| {
+        let is_ip4 = address.iter().next().is_some_and(|part| matches!(part, Protocol::Ip4(_)));
+        (TransportKind::of(address), is_ip4)
+    };
+    let mut kept = vec![first];
+    for other in others {
+        if kept.iter().all(|address| kind(address) != kind(&other)) {
+            kept.push(other);
+        }
+    }
+    kept
+}
+
 /// The address of what is reached through a relay at `address`.
 fn through(address: &Multiaddr, relay: PeerId) -> Multiaddr {
     address.clone().with(Protocol::P2p(relay)).with(Protocol::P2pCircuit)
@@ -209,4 +228,40 @@ fn sound(address: &Multiaddr, relay: PeerId, own: PeerId) -> Option<Multiaddr> {
     let (named, _) = split_relay(address)?;
     let (whose, through) = super::address::split_peer(address.clone())?;
     (named == relay && whose == own).then_some(through)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_relay_says_is_believed_only_of_itself_and_of_us() {
+        let [relay, own, other] = std::array::from_fn(|_| PeerId::random());
+        let said = |relay, whose| {
+            format!("/ip4/192.0.2.1/tcp/1/p2p/{relay}/p2p-circuit/p2p/{whose}").parse().unwrap()
+        };
+        assert_eq!(
+            sound(&said(relay, own), relay, own),
+            Some(through(&"/ip4/192.0.2.1/tcp/1".parse().unwrap(), relay))
+        );
+        for lie in [said(other, own), said(relay, other), "/ip4/192.0.2.1/tcp/1".parse().unwrap()] {
+            assert_eq!(sound(&lie, relay, own), None, "{lie}");
+        }
+    }
+
+    #[test]
+    fn one_address_of_each_transport_and_family_is_enough() {
+        let address = |text: &str| text.parse::<Multiaddr>().unwrap();
+        let told = [
+            "/ip4/10.0.0.1/tcp/1",
+            "/ip4/192.0.2.1/udp/1/quic-v1",
+            "/ip4/192.0.2.2/udp/1/quic-v1",
+            "/ip6/::1/tcp/1",
+        ];
+        let kept = one_of_each(address("/ip4/192.0.2.1/tcp/1"), told.map(address).into());
+        assert_eq!(
+            kept,
+            ["/ip4/192.0.2.1/tcp/1", "/ip4/192.0.2.1/udp/1/quic-v1", "/ip6/::1/tcp/1"].map(address)
+        );
+    }
 }

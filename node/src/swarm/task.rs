@@ -350,6 +350,10 @@ impl Task {
     }
 
     fn duplicates(&mut self, peer: &PeerId) -> Vec<Candidate<ConnectionId>> {
+        // A relay that tries our addresses dials too, and the reservation is on one of the two connections.
+        if self.reservations.has(peer) {
+            return Vec::new();
+        }
         let own = *self.swarm.local_peer_id();
         duplicates(&own, peer, &self.transfer().candidates(peer))
     }

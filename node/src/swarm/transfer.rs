@@ -98,10 +98,11 @@ impl Transfer {
         self.links.keys().copied()
     }
 
-    /// The connections with a peer.
+    /// The direct connections with a peer.
     pub(super) fn candidates(&self, peer: &PeerId) -> Vec<Candidate<ConnectionId>> {
-        let with_peer = self.links.values().map(|(link, _)| link).filter(|link| link.route.peer == *peer);
-        with_peer
+        let links = self.links.values().map(|(link, _)| link);
+        links
+            .filter(|link| link.route.peer == *peer && link.route.relay.is_none())
             .map(|link| Candidate {
                 id: link.id,
                 dialed: link.route.dialed,
@@ -156,7 +157,7 @@ fn through_relay(link: &Link, state: &watch::Sender<LinkState>, reason: CloseRea
     match (link.route.relay, reason) {
         (Some(relay), CloseReason::Lost(why)) => {
             let limit = state.borrow().circuit_limit;
-            CloseReason::Circuit { circuit: Circuit { relay, limit }, why }
+            CloseReason::Circuit { circuit: Box::new(Circuit { relay, limit }), why }
         }
         (_, reason) => reason,
     }

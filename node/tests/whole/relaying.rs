@@ -16,10 +16,10 @@ use crate::{
 /// A relay and a node that serves `docs` through it.
 struct Meeting {
     place: Place,
-    _relay: Ketch,
+    relay: Ketch,
     relay_at: String,
     metrics: String,
-    _serve: Ketch,
+    serve: Ketch,
     peer: String,
     /// Addresses of the node through the relay.
     circuits: Vec<String>,
@@ -59,15 +59,7 @@ impl Meeting {
         let started = serve.event("serving").await;
         let addresses: Vec<_> = started["addresses"].as_array().unwrap().iter().map(text).collect();
         let circuits = addresses.into_iter().filter(|address| address.contains("p2p-circuit")).collect();
-        Self {
-            place,
-            _relay: relay,
-            relay_at,
-            metrics,
-            _serve: serve,
-            peer: text(&started["peer_id"]),
-            circuits,
-        }
+        Self { place, relay, relay_at, metrics, serve, peer: text(&started["peer_id"]), circuits }
     }
 
     async fn pull(&self, options: &[&dyn AsRef<OsStr>]) -> Ended {
@@ -110,6 +102,14 @@ async fn a_transfer_over_a_circuit_that_is_cut_fails_and_says_whose_limit_it_was
     let told = text(&ended.event("error")["error"]);
     assert!(told.contains(relay) && told.contains("up to 1048576 bytes"), "{told}");
     assert!(!meeting.place.path("pulled/file").exists());
+}
+
+#[tokio::test]
+async fn a_node_that_serves_tells_when_its_relay_is_lost() {
+    let mut meeting = Meeting::by("").await;
+    meeting.relay.kill().await;
+    let lost = meeting.serve.event("reservation_lost").await;
+    assert!(meeting.relay_at.ends_with(&text(&lost["relay"])), "{lost}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 mod hop;
 mod rendezvous;
+mod scope;
 mod services;
 mod wire;
 
@@ -21,12 +22,15 @@ use tokio::{
     time::timeout,
 };
 
-use self::services::{Services, Shared};
+use self::{
+    scope::Reserve,
+    services::{Services, Shared},
+};
 use super::{
     address::{is_link_local, is_loopback},
     limits::{
-        PING_INTERVAL, PING_TIMEOUT, RELAY_CONNECTIONS, RELAY_CONNECTIONS_PER_PEER, RELAY_IDLE_TIMEOUT,
-        SHUTDOWN_TIMEOUT,
+        PING_INTERVAL, PING_TIMEOUT, RELAY_CONNECTIONS, RELAY_CONNECTIONS_PER_PEER, RELAY_DIALS,
+        RELAY_IDLE_TIMEOUT, SHUTDOWN_TIMEOUT,
     },
     node::{NodeError, NodeOptions, listen},
 };
@@ -122,6 +126,7 @@ impl RelayServer {
 #[derive(NetworkBehaviour)]
 struct Behaviour {
     limits: connection_limits::Behaviour,
+    reserve: Reserve,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
     services: Services,
@@ -132,12 +137,14 @@ impl Behaviour {
     fn new(key: &PublicKey, shared: Arc<Shared>) -> Self {
         let limits = connection_limits::ConnectionLimits::default()
             .with_max_established_per_peer(Some(RELAY_CONNECTIONS_PER_PEER))
+            .with_max_pending_outgoing(Some(RELAY_DIALS))
             .with_max_established(Some(RELAY_CONNECTIONS));
         let identify = identify::Config::new("/ketch/1".into(), key.clone())
             .with_agent_version(concat!("ketch-relay/", env!("CARGO_PKG_VERSION")).into());
         let ping = ping::Config::new().with_interval(PING_INTERVAL).with_timeout(PING_TIMEOUT);
         Self {
             limits: connection_limits::Behaviour::new(limits),
+            reserve: Reserve::new(),
             identify: identify::Behaviour::new(identify),
             ping: ping::Behaviour::new(ping),
             services: Services(shared),
@@ -189,6 +196,7 @@ impl Task {
                 BehaviourEvent::Identify(_)
                 | BehaviourEvent::Ping(_)
                 | BehaviourEvent::Limits(_)
+                | BehaviourEvent::Reserve(_)
                 | BehaviourEvent::Services(_),
             )
             | SwarmEvent::IncomingConnection { .. }
@@ -218,6 +226,7 @@ impl Task {
         let own = *self.swarm.local_peer_id();
         let named = known.iter().map(|address| named(address, own)).collect();
         self.shared.set_addresses(named);
+        self.swarm.behaviour_mut().reserve.is_reached_at(&known);
         self.addresses.send_if_modified(|before| {
             let is_new = *before != known;
             *before = known;
