@@ -77,13 +77,16 @@ impl World {
 
     /// Offers a tree, with a place at the relay, until its ticket is there.
     fn offer(&self, shape: Shape, more: &[&str]) -> Running {
+        let at_relay = self.relay_addresses.iter().flat_map(|address| ["--relay-at", address]);
+        self.offer_alone(shape, &at_relay.chain(more.iter().copied()).collect::<Vec<_>>())
+    }
+
+    /// Offers a tree until its ticket is there.
+    fn offer_alone(&self, shape: Shape, more: &[&str]) -> Running {
         shape.write(42, &self.at("tree")).unwrap();
         let (tree, ticket) = (self.at("tree"), self.at("ticket"));
         let mut arguments = vec!["send", tree.to_str().unwrap(), "--json"];
         arguments.extend(["--ticket-file", ticket.to_str().unwrap()]);
-        for address in &self.relay_addresses {
-            arguments.extend(["--relay-at", address]);
-        }
         arguments.extend(more);
         let mut command = ketch(&self.at("sender"), &arguments);
         command.stdout(File::create(self.at("sender-said")).unwrap());
@@ -282,6 +285,42 @@ fn cone_to_public() {
     if lab_is_there() {
         crosses_directly(Uplink::Cone, Uplink::Public, &[]);
     }
+}
+
+/// Where the router opens ports, nobody needs a relay.
+fn is_reached_through_an_open_port(transport: &str) {
+    if !lab_is_there() {
+        return;
+    }
+    let world = World::new(Uplink::Upnp, Uplink::Symmetric);
+    let told = ["--transport", transport];
+    let _sender = world.offer_alone(SMALL, &told);
+    let public = world.member("sender").public_ip().unwrap();
+    let received = world.receive(&told);
+    assert!(received.output.status.success(), "{}\n{}", received.told(), world.text("sender-said"));
+    assert!(received.address().contains(&public.to_string()), "{}", received.told());
+    assert!(world.is_received());
+}
+
+#[test]
+fn upnp_to_symmetric_over_quic() {
+    is_reached_through_an_open_port("quic");
+}
+
+#[test]
+fn upnp_to_symmetric_over_tcp() {
+    is_reached_through_an_open_port("tcp");
+}
+
+#[test]
+fn a_router_that_is_not_to_be_asked_opens_nothing() {
+    if !lab_is_there() {
+        return;
+    }
+    let world = World::new(Uplink::Upnp, Uplink::Cone);
+    let _sender = world.offer_alone(SMALL, &["--no-upnp"]);
+    let public = world.member("sender").public_ip().unwrap();
+    assert!(!world.text("sender-said").contains(&public.to_string()), "{}", world.text("sender-said"));
 }
 
 #[test]

@@ -86,6 +86,29 @@ async fn a_peer_that_nobody_can_dial_is_reached_through_its_relay_over_both_tran
     }
 }
 
+/// A node that listens, so that a hole can be punched for it.
+async fn listening() -> (Node, Inbound) {
+    let listen = LISTEN.iter().map(|address| address.parse().unwrap()).collect();
+    let options = NodeOptions { listen, ..NodeOptions::default() };
+    Node::start(Keypair::generate_ed25519(), options).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_circuit_is_closed_on_both_sides_once_there_is_a_direct_connection() {
+    let (relay, (to, mut inbound), (from, _from_inbound)) = (relay().await, listening().await, listening().await);
+    let reservation = within(to.reserve(&known(&relay))).await.unwrap();
+    let circuit = within(from.dial(to.peer(), reservation.addresses()[..1].to_vec())).await.unwrap();
+    let (_stream, circuit_there, _taken) = stream(&circuit, &mut inbound).await;
+    let direct = within(from.direct(&circuit, None)).await.unwrap();
+    assert!(direct.circuit().is_none());
+    assert_eq!(within(circuit.closed()).await, CloseReason::Local);
+    within(circuit_there.closed()).await;
+    // What carries the session is another one, and both have the same.
+    let (_stream, direct_there, _taken) = stream(&direct, &mut inbound).await;
+    assert!(direct_there.circuit().is_none());
+    assert_eq!(direct_there.transport(), direct.transport());
+}
+
 #[tokio::test]
 async fn what_a_relay_refuses_is_said_in_words() {
     let relay = relay_with(Policy { reservations: 1, circuits: 1, ..Policy::default() }).await;

@@ -21,7 +21,7 @@ use ketch_protocol::{
 };
 
 pub(crate) use channel::ChannelOptions;
-pub(crate) use relay::{ReachOptions, Relay};
+pub(crate) use relay::{ReachOptions, Relay, RouterOptions};
 pub(crate) use sync::{CompressionName, RuleOption, RuleOptions, Sync};
 
 use super::endpoint::split_at_equals;
@@ -118,6 +118,9 @@ pub(crate) struct Send {
     pub(crate) reach: ReachOptions,
 
     #[command(flatten)]
+    pub(crate) router: RouterOptions,
+
+    #[command(flatten)]
     pub(crate) channel: ChannelOptions,
 
     /// Print events as one JSON object a line
@@ -199,6 +202,9 @@ pub(crate) struct Serve {
 
     #[command(flatten)]
     pub(crate) reach: ReachOptions,
+
+    #[command(flatten)]
+    pub(crate) router: RouterOptions,
 
     #[command(flatten)]
     pub(crate) channel: ChannelOptions,

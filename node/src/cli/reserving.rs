@@ -1,9 +1,12 @@
-//! Reservations of a command that waits for others, and what is said of them.
+//! How others reach a command that waits for them from outside: reservations, what is said of them, and open ports.
 
 use std::{convert::Infallible, time::Duration};
 
-use ketch::swarm::{KeptReservations, Multiaddr, Node, PeerId};
-use tokio::time::timeout;
+use ketch::swarm::{
+    KeptReservations, Multiaddr, Node, PeerId,
+    address::{is_circuit, without_peer},
+};
+use tokio::{join, time::timeout};
 
 use super::{
     json,
@@ -16,26 +19,31 @@ const RESERVING: Duration = Duration::from_secs(5);
 /// Reservations that are kept until this is dropped.
 pub(super) struct Reserving {
     kept: KeptReservations,
+    /// Public addresses that lead here beside those that are listened on.
+    public: Vec<Multiaddr>,
     /// Those of which was told.
     told: Vec<PeerId>,
     json: bool,
 }
 
 impl Reserving {
-    /// Reserves at the relays that a node knows, and waits until there is something to tell others.
+    /// Reserves at the relays that a node knows, has the router open ports if it is to, and waits until there is something
+    /// to tell others.
     pub(super) async fn start(node: &Node, json: bool) -> Self {
         let kept = node.keep_reservations();
-        if timeout(RESERVING, kept.settled()).await.is_err() {
+        let (reserved, ()) = join!(timeout(RESERVING, kept.settled()), node.ports_settled());
+        if reserved.is_err() {
             print_line("warning: not every relay has answered yet");
         }
         kept.troubles().iter().for_each(|trouble| print_line(&format!("warning: {trouble}")));
         let told = kept.held().iter().map(|reservation| reservation.relay()).collect();
-        Self { kept, told, json }
+        Self { kept, public: public_addresses(node), told, json }
     }
 
-    /// Addresses at which others reach this node through the relays.
+    /// Addresses at which others reach this node though it does not listen on them: those of its router, and those
+    /// through the relays.
     pub(super) fn addresses(&self) -> Vec<Multiaddr> {
-        self.kept.addresses()
+        self.public.iter().cloned().chain(self.kept.addresses()).collect()
     }
 
     /// Tells of every reservation that is lost or replaced, for as long as it is awaited.
@@ -69,4 +77,14 @@ impl Reserving {
             false => print_line(&format!("reachable through the relay {relay}: {}", addresses.join(", "))),
         }
     }
+}
+
+fn public_addresses(node: &Node) -> Vec<Multiaddr> {
+    let (listening, peer) = (node.listen_addresses(), node.peer());
+    let external = node.external_addresses().into_iter().filter(|address| !is_circuit(address));
+    let mut public: Vec<_> = external.map(|address| without_peer(&address, peer)).collect();
+    public.retain(|address| !listening.contains(address));
+    // In any order that routers and peers answered in; the same offer should have the same ticket.
+    public.sort();
+    public
 }

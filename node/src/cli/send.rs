@@ -42,6 +42,7 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
     let options = NodeOptions {
         settings: command.channel.settings(),
         relays: command.reach.relays(state)?,
+        opens_ports: command.router.opens_ports(&command.listen),
         ..NodeOptions::default()
     };
     let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer, options).await?;

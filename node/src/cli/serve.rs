@@ -31,6 +31,7 @@ pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Re
     let options = NodeOptions {
         settings: command.channel.settings(),
         relays: command.reach.relays(state)?,
+        opens_ports: command.router.opens_ports(&config.listen),
         ..NodeOptions::default()
     };
     let (node, mut inbound) = listen(load_identity(state)?, config.listen, options).await?;

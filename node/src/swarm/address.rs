@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use ketch_channel::TransportKind;
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 
 /// The address with port 0, which stands for any.
@@ -30,6 +31,21 @@ pub fn with_port_of(address: &Multiaddr, other: &Multiaddr) -> Multiaddr {
     let is_port = |part: &Protocol<'_>| matches!(part, Protocol::Tcp(_) | Protocol::Udp(_));
     let port = other.iter().find(is_port);
     address.iter().map(|part| port.clone().filter(|_| is_port(&part)).unwrap_or(part)).collect()
+}
+
+/// The address without the PeerId of the peer that it leads to.
+pub fn without_peer(address: &Multiaddr, peer: PeerId) -> Multiaddr {
+    address.iter().filter(|part| *part != Protocol::P2p(peer)).collect()
+}
+
+/// The port that it names, and over which transport.
+pub(super) fn port_of(address: &Multiaddr) -> Option<(u16, TransportKind)> {
+    let transport = TransportKind::of(address)?;
+    let port = address.iter().find_map(|part| match part {
+        Protocol::Tcp(port) | Protocol::Udp(port) => Some(port),
+        _ => None,
+    });
+    port.map(|port| (port, transport))
 }
 
 /// The address on every interface of its family.

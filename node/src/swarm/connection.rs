@@ -216,6 +216,8 @@ pub(super) struct LinkRoute {
     pub(super) peer: PeerId,
     /// Whether this node dialed it.
     pub(super) dialed: bool,
+    /// Whether it was dialed from a port that is listened on, so that the peer sees what the router makes of that.
+    pub(super) shows_port: bool,
     pub(super) address: Multiaddr,
     pub(super) transport: TransportKind,
     /// The relay it goes through.
@@ -267,6 +269,11 @@ impl Link {
     /// Whether transfer streams are open.
     pub(super) fn carries_streams(&self) -> bool {
         Arc::strong_count(&self.streams) > 1
+    }
+
+    /// Whether it is direct, and its peer sees what the router makes of a port that is listened on.
+    pub(super) fn shows_port(&self) -> bool {
+        self.route.shows_port && self.route.relay.is_none()
     }
 
     /// Whether a handle is held.

@@ -76,6 +76,15 @@ pub(super) const RESERVE_LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Time in which a direct connection must come about beside a circuit: three tries over a long path, and soon enough that
 /// a person who waits is told within 15 s.
 pub(super) const DIRECT_LIMIT: Duration = Duration::from_secs(12);
+
+/// Peers that are believed about how they see this node, over each transport: it knows a few relays, and the first ones
+/// tell enough.
+pub(super) const VIEWS: usize = 32;
+
+/// Time that a router has to open ports before others are told how to reach this node: it answers within milliseconds,
+/// and where none does a person waits that long.
+pub(super) const PORTS_LIMIT: Duration = Duration::from_secs(2);
+
 /// Time that a connection of a relay may stay without a stream and without a reservation: long enough for two peers to
 /// meet and to ask what they want to know.
 pub(super) const RELAY_IDLE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -26,6 +26,7 @@ mod reservation;
 mod taken;
 mod task;
 mod transfer;
+mod upnp;
 
 pub use ketch_channel::{
     BufferSize, ChannelSettings, Controller, ControllerError, ControllerNameError, Deadlines, Effective,

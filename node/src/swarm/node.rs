@@ -28,10 +28,10 @@ use tokio::{
 use super::{
     connection::{Connection, Stream},
     dial::{DialError, dial},
-    direct::{Hints, NoDirect},
+    direct::{Hints, NoDirect, wait_for_direct},
     limits::{
-        COMMAND_QUEUE, DIAL_GRACE, DIRECT_LIMIT, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE,
-        LISTEN_TIMEOUT, PING_INTERVAL, PING_TIMEOUT,
+        COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE,
+        LISTEN_TIMEOUT, PING_INTERVAL, PING_TIMEOUT, PORTS_LIMIT,
     },
     meet::meet,
     ping::{PingError, PingReport, ping},
@@ -39,8 +39,9 @@ use super::{
     relays::KeptReservations,
     reservation::{Relay, Reservation, ReservationError, ReservationState},
     taken::check_free,
-    task::{Behaviour, Command, Task},
+    task::{Behaviour, Command, Task, Told},
     transfer::Transfer,
+    upnp::OpenedPorts,
 };
 
 /// How a node meets the network.
@@ -65,6 +66,8 @@ pub struct NodeOptions {
     pub duplicate_grace: Duration,
     /// Relays through which it meets others: where it reserves places, leaves its addresses and looks for peers.
     pub relays: Vec<Relay>,
+    /// Whether routers are asked to open the ports that it listens on (UPnP).
+    pub opens_ports: bool,
 }
 
 impl Default for NodeOptions {
@@ -79,6 +82,7 @@ impl Default for NodeOptions {
             idle_timeout: IDLE_TIMEOUT,
             duplicate_grace: DUPLICATE_GRACE,
             relays: Vec::new(),
+            opens_ports: false,
         }
     }
 }
@@ -111,6 +115,7 @@ pub struct Node {
     commands: mpsc::Sender<Command>,
     addresses: watch::Receiver<Vec<Multiaddr>>,
     external: watch::Receiver<Vec<Multiaddr>>,
+    ports: watch::Receiver<OpenedPorts>,
     hints: watch::Receiver<Hints>,
     pub(super) relays: Arc<[Relay]>,
 }
@@ -132,14 +137,16 @@ impl Node {
         let (commands, commanded) = mpsc::channel(COMMAND_QUEUE);
         let (inbound, arriving) = mpsc::channel(INBOUND_QUEUE);
         check_listening(&options)?;
-        let (reach, circuits) = Reach::new(&keypair);
+        let (reach, circuits) = Reach::new(&keypair, options.opens_ports);
         let circuits = circuits.map_err(explain_circuit);
         let settings = options.settings.clone();
         let (transport, gauges) = transport_with_circuits(&keypair, options.deadlines, settings, circuits)?;
         let transfer = Transfer::new(inbound, commands.downgrade(), options.settings.controller, gauges);
         let mut swarm = swarm(&keypair, transport, transfer, reach, &options);
         listen(&mut swarm, &options).await?;
-        let (addresses, listened) = watch::channel(swarm.listeners().cloned().collect());
+        let listening: Vec<_> = swarm.listeners().cloned().collect();
+        let (ports, opened) = watch::channel(OpenedPorts::begin(options.opens_ports, &listening));
+        let (addresses, listened) = watch::channel(listening);
         let (external, reachable) = watch::channel(Vec::new());
         let (told, hints) = watch::channel(Hints::default());
         let peer = *swarm.local_peer_id();
@@ -150,7 +157,8 @@ impl Node {
             relays,
             ..
         } = options;
-        tokio::spawn(Task::new(swarm, commanded, addresses, external, told, duplicate_grace).run());
+        let tells = Told { addresses, external, ports };
+        tokio::spawn(Task::new(swarm, commanded, tells, told, duplicate_grace).run());
         let node = Self {
             peer,
             deadlines,
@@ -158,6 +166,7 @@ impl Node {
             commands,
             addresses: listened,
             external: reachable,
+            ports: opened,
             hints,
             relays: relays.into(),
         };
@@ -179,8 +188,8 @@ impl Node {
         self.addresses.borrow().clone()
     }
 
-    /// The addresses at which others were seen to reach this node: public ones, and those through relays. They end in
-    /// its PeerId or not.
+    /// The addresses at which others were seen to reach this node, or that a router has opened: public ones, and those
+    /// through relays. They end in its PeerId or not.
     pub fn external_addresses(&self) -> Vec<Multiaddr> {
         self.external.borrow().clone()
     }
@@ -242,21 +251,25 @@ impl Node {
         dial(&self.commands, peer, addresses, self.deadlines.setup + DIAL_GRACE).await
     }
 
-    /// Waits for a direct connection with a peer that was reached over a circuit, over this transport or any. It is the
-    /// business of both sides together, and ends within [`DIRECT_LIMIT`].
+    /// Moves from a circuit to a direct connection with its peer, over this transport or any, and closes the circuit. To
+    /// bring the connection about is the business of both sides together, and ends within 12 s; where none comes the
+    /// circuit stays.
     pub async fn direct(
         &self,
-        peer: PeerId,
+        circuit: &Connection,
         transport: Option<TransportKind>,
     ) -> Result<Connection, NoDirect> {
-        let (reply, came) = oneshot::channel();
-        let command = Command::Direct { peer, transport, reply };
-        self.commands.send(command).await.map_err(|_| NoDirect::Stopped)?;
-        match timeout(DIRECT_LIMIT, came).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(NoDirect::Stopped),
-            Err(_) => Err(NoDirect::Silence { limit: DIRECT_LIMIT, hints: *self.hints.borrow() }),
-        }
+        let direct = wait_for_direct(&self.commands, circuit.peer(), transport, &self.hints).await?;
+        circuit.close().await;
+        Ok(direct)
+    }
+
+    /// Waits until the router has opened all ports that are listened on, or will not; for two seconds at most. Then they
+    /// are among the external addresses.
+    pub async fn ports_settled(&self) {
+        let mut ports = self.ports.clone();
+        // The node has stopped, or the router says nothing: what has come until now is all there is.
+        let _ = timeout(PORTS_LIMIT, ports.wait_for(|ports| ports.is_settled)).await;
     }
 
     /// Measures `count` round trips on a connection, one after the other, at the interval of the options.

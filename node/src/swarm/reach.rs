@@ -13,8 +13,11 @@ use libp2p::{
         outbound::hop::{ConnectError, ReserveError},
     },
     rendezvous,
-    swarm::NetworkBehaviour,
+    swarm::{NetworkBehaviour, behaviour::toggle::Toggle},
+    upnp,
 };
+
+use super::upnp::asking;
 
 /// The behaviours that work together to that end.
 #[derive(NetworkBehaviour)]
@@ -23,11 +26,12 @@ pub(super) struct Reach {
     dcutr: dcutr::Behaviour,
     autonat: autonat::v2::client::Behaviour,
     pub(super) rendezvous: rendezvous::client::Behaviour,
+    upnp: Toggle<upnp::tokio::Behaviour>,
 }
 
 impl Reach {
     /// They, and the transport of circuits that belongs to them.
-    pub(super) fn new(keypair: &Keypair) -> (Self, relay::client::Transport) {
+    pub(super) fn new(keypair: &Keypair, opens_ports: bool) -> (Self, relay::client::Transport) {
         let own = keypair.public().to_peer_id();
         let (circuits, relay) = relay::client::new(own);
         let reach = Self {
@@ -35,6 +39,7 @@ impl Reach {
             dcutr: dcutr::Behaviour::new(own),
             autonat: Default::default(),
             rendezvous: rendezvous::client::Behaviour::new(keypair.clone()),
+            upnp: asking(opens_ports),
         };
         (reach, circuits)
     }

@@ -27,11 +27,12 @@ use super::{
     dial::{AttemptError, explain},
     direct::{DirectWaits, Hints, NoDirect},
     duplicates::{Candidate, duplicates},
-    limits::{CONNECTIONS, CONNECTIONS_PER_PEER, SHUTDOWN_TIMEOUT},
+    limits::{CONNECTIONS, CONNECTIONS_PER_PEER, DIRECT_LIMIT, SHUTDOWN_TIMEOUT},
     reach::{Reach, ReachEvent, split_relay, told_limit},
     rendezvous::{Errand, Errands},
     reservation::{ReservationState, Reservations},
     transfer::Transfer,
+    upnp::{OpenedPorts, note_ports},
 };
 
 /// What handles ask of the event loop.
@@ -90,13 +91,21 @@ impl Behaviour {
     }
 }
 
+/// Where the event loop tells what it knows of this node's addresses.
+pub(super) struct Told {
+    /// Those that are listened on.
+    pub(super) addresses: watch::Sender<Vec<Multiaddr>>,
+    /// Those at which others were seen to reach us, those through relays among them.
+    pub(super) external: watch::Sender<Vec<Multiaddr>>,
+    /// Those that a router has opened.
+    pub(super) ports: watch::Sender<OpenedPorts>,
+}
+
 /// The state of the event loop.
 pub(super) struct Task {
     swarm: Swarm<Behaviour>,
     commands: mpsc::Receiver<Command>,
-    addresses: watch::Sender<Vec<Multiaddr>>,
-    /// Addresses at which others were seen to reach us, those through relays among them.
-    external: watch::Sender<Vec<Multiaddr>>,
+    told: Told,
     reservations: Reservations,
     directs: DirectWaits,
     errands: Errands,
@@ -111,8 +120,7 @@ impl Task {
     pub(super) fn new(
         swarm: Swarm<Behaviour>,
         commands: mpsc::Receiver<Command>,
-        addresses: watch::Sender<Vec<Multiaddr>>,
-        external: watch::Sender<Vec<Multiaddr>>,
+        told: Told,
         hints: watch::Sender<Hints>,
         duplicate_grace: Duration,
     ) -> Self {
@@ -122,8 +130,7 @@ impl Task {
         Self {
             swarm,
             commands,
-            addresses,
-            external,
+            told,
             reservations,
             directs,
             errands,
@@ -218,6 +225,7 @@ impl Task {
             }
             SwarmEvent::ConnectionClosed { connection_id, cause, .. } => {
                 self.transfer().ended(connection_id, close_reason(cause));
+                self.directs.forget_leavers();
             }
             SwarmEvent::NewListenAddr { listener_id, address } => {
                 let own = *self.swarm.local_peer_id();
@@ -227,7 +235,7 @@ impl Task {
             }
             SwarmEvent::ExpiredListenAddr { .. } => self.note_addresses(),
             SwarmEvent::ExternalAddrConfirmed { .. } | SwarmEvent::ExternalAddrExpired { .. } => {
-                self.external.send_replace(self.swarm.external_addresses().cloned().collect());
+                self.told.external.send_replace(self.swarm.external_addresses().cloned().collect());
             }
             SwarmEvent::ListenerError { error, .. } => tracing::warn!(%error, "a listener failed"),
             SwarmEvent::ListenerClosed { listener_id, addresses, reason } => {
@@ -290,6 +298,7 @@ impl Task {
                     self.directs.failed(remote_peer_id);
                 }
             }
+            ReachEvent::Upnp(event) => note_ports(&self.told.ports, event, &self.told.addresses.borrow()),
             ReachEvent::Rendezvous(event) => self.errands.on_event(event),
             ReachEvent::Autonat(event) => {
                 tracing::debug!(address = %event.tested_addr, result = ?event.result, "an address of ours was tried");
@@ -300,13 +309,12 @@ impl Task {
     /// Circuits are no addresses that this node listens on by itself.
     fn note_addresses(&mut self) {
         let own = self.swarm.listeners().filter(|address| split_relay(address).is_none());
-        self.addresses.send_replace(own.cloned().collect());
+        self.told.addresses.send_replace(own.cloned().collect());
     }
 
-    /// Over a circuit a peer sees the relay.
     fn note_observed(&mut self, id: ConnectionId, by: PeerId, observed: &Multiaddr) {
-        if self.transfer().connection(id).is_some_and(|connection| connection.circuit().is_none()) {
-            let listening = self.addresses.borrow().clone();
+        if self.transfer().shows_port(id) {
+            let listening = self.told.addresses.borrow().clone();
             self.directs.observed(by, observed, &listening);
         }
     }
@@ -329,10 +337,13 @@ impl Task {
 
     /// Looks at the connections with a peer some time from now, if there may be one too many.
     fn doubt(&mut self, peer: PeerId) {
-        if self.duplicates(&peer).is_empty() || !self.doubted.insert(peer) {
+        let duplicates = self.duplicates(&peer);
+        if duplicates.is_empty() || !self.doubted.insert(peer) {
             return;
         }
-        let grace = self.duplicate_grace;
+        // Whoever waits for a direct connection of another transport may still go over the circuit.
+        let is_circuit = duplicates.iter().any(|duplicate| duplicate.is_circuit);
+        let grace = self.duplicate_grace + if is_circuit { DIRECT_LIMIT } else { Duration::ZERO };
         self.doubts.spawn(async move {
             sleep(grace).await;
             peer

@@ -12,7 +12,6 @@ use ketch_channel::{Controller, DialedGauge, Gauge, Gauges, TransportKind};
 use libp2p::{
     Multiaddr, PeerId,
     core::{Endpoint, transport::PortUse},
-    multiaddr::Protocol,
     swarm::{
         ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
         THandlerOutEvent, ToSwarm,
@@ -21,6 +20,7 @@ use libp2p::{
 use tokio::sync::{mpsc, watch};
 
 use super::{
+    address::without_peer,
     connection::{CloseReason, Connection, Link, LinkRoute, LinkState, Stream},
     duplicates::Candidate,
     handler::Handler,
@@ -77,6 +77,11 @@ impl Transfer {
         self.links.get(&id).map(|(link, _)| link.connection())
     }
 
+    /// Whether the peer of a connection sees what the router makes of a port that is listened on.
+    pub(super) fn shows_port(&self, id: ConnectionId) -> bool {
+        self.links.get(&id).is_some_and(|(link, _)| link.shows_port())
+    }
+
     /// All direct connections with a peer.
     pub(super) fn directs(&self, peer: &PeerId) -> Vec<Connection> {
         let links = self.links.values().map(|(link, _)| link);
@@ -106,6 +111,7 @@ impl Transfer {
             .map(|link| Candidate {
                 id: link.id,
                 dialed: link.route.dialed,
+                is_circuit: link.route.relay.is_some(),
                 carries_streams: link.carries_streams(),
             })
             .collect()
@@ -131,7 +137,7 @@ impl Transfer {
         &mut self,
         id: ConnectionId,
         peer: PeerId,
-        dialed: bool,
+        origin: Origin,
         address: &Multiaddr,
         gauge: Option<Gauge>,
     ) -> Result<Handler, ConnectionDenied> {
@@ -140,7 +146,9 @@ impl Transfer {
         let relay = split_relay(address).map(|(relay, _)| relay);
         let circuit_limit = relay.and_then(|relay| self.limits.get(&relay).copied()).unwrap_or_default();
         let address = without_peer(address, peer);
-        let route = LinkRoute { peer, dialed, address, transport, relay, asked: self.asked, gauge };
+        let Origin { dialed, shows_port } = origin;
+        let asked = self.asked;
+        let route = LinkRoute { peer, dialed, shows_port, address, transport, relay, asked, gauge };
         let ends = Link::open(id, route, self.commands.clone());
         ends.state.send_modify(|state| state.circuit_limit = circuit_limit);
         self.links.insert(id, (ends.link.clone(), ends.state.clone()));
@@ -148,8 +156,11 @@ impl Transfer {
     }
 }
 
-fn without_peer(address: &Multiaddr, peer: PeerId) -> Multiaddr {
-    address.iter().filter(|part| *part != Protocol::P2p(peer)).collect()
+/// How a connection came about.
+struct Origin {
+    dialed: bool,
+    /// Whether it was dialed from a port that is listened on.
+    shows_port: bool,
 }
 
 /// The end of a circuit is the relay's as likely as the peer's.
@@ -177,7 +188,7 @@ impl NetworkBehaviour for Transfer {
         let gauge = self.gauges.take_accepted(local, remote);
         // Whoever comes over a circuit has no address but that of the relay.
         let address = if split_relay(local).is_some() { local } else { remote };
-        self.add(id, peer, false, address, gauge)
+        self.add(id, peer, Origin { dialed: false, shows_port: false }, address, gauge)
     }
 
     fn handle_established_outbound_connection(
@@ -186,11 +197,12 @@ impl NetworkBehaviour for Transfer {
         peer: PeerId,
         remote: &Multiaddr,
         role: Endpoint,
-        _: PortUse,
+        port: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
         let gauge = self.dialing.remove(&id).and_then(|dialed| dialed.gauge());
         // Where both sides dial to get through, one of them plays the part of the listener.
-        self.add(id, peer, role.is_dialer(), remote, gauge)
+        let origin = Origin { dialed: role.is_dialer(), shows_port: port == PortUse::Reuse };
+        self.add(id, peer, origin, remote, gauge)
     }
 
     fn on_swarm_event(&mut self, _: FromSwarm<'_>) {}

@@ -36,7 +36,7 @@ pub(super) async fn reach(
     if first.circuit().is_none() {
         return Ok(first);
     }
-    let why = match node.direct(peer, way.transport).await {
+    let why = match node.direct(&first, way.transport).await {
         Ok(direct) => return Ok(direct),
         Err(why) => why,
     };

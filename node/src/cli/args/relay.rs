@@ -40,6 +40,21 @@ pub(crate) struct ReachOptions {
     relay_at: Vec<(PeerId, Multiaddr)>,
 }
 
+/// What is asked of the router before a node that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub(crate) struct RouterOptions {
+    /// Do not ask the router to open the ports that are listened on (UPnP); it is not asked with --listen either
+    #[arg(long)]
+    no_upnp: bool,
+}
+
+impl RouterOptions {
+    /// Whether it is asked. Who names an address to listen on knows from where it is reached.
+    pub(crate) fn opens_ports(self, listen: &[Multiaddr]) -> bool {
+        !self.no_upnp && listen.is_empty()
+    }
+}
+
 impl ReachOptions {
     /// These relays and those of the configuration in the state folder.
     pub(crate) fn relays(&self, state: &StateFolder) -> Result<Vec<KnownRelay>, ConfigError> {
