@@ -287,9 +287,19 @@ fn cone_to_public() {
     }
 }
 
+fn port_opener_is_there() -> bool {
+    // The folder of programs for administrators, which the search path of plain users lacks.
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let ran = Command::new("miniupnpd").env("PATH", path).arg("--version").output();
+    if let Err(error) = &ran {
+        let _ = writeln!(std::io::stderr(), "skipped: cannot run miniupnpd ({error})");
+    }
+    ran.is_ok()
+}
+
 /// Where the router opens ports, nobody needs a relay.
 fn is_reached_through_an_open_port(transport: &str) {
-    if !lab_is_there() {
+    if !lab_is_there() || !port_opener_is_there() {
         return;
     }
     let world = World::new(Uplink::Upnp, Uplink::Symmetric);
@@ -314,7 +324,7 @@ fn upnp_to_symmetric_over_tcp() {
 
 #[test]
 fn a_router_that_is_not_to_be_asked_opens_nothing() {
-    if !lab_is_there() {
+    if !lab_is_there() || !port_opener_is_there() {
         return;
     }
     let world = World::new(Uplink::Upnp, Uplink::Cone);
