@@ -95,7 +95,8 @@ async fn listening() -> (Node, Inbound) {
 
 #[tokio::test]
 async fn a_circuit_is_closed_on_both_sides_once_there_is_a_direct_connection() {
-    let (relay, (to, mut inbound), (from, _from_inbound)) = (relay().await, listening().await, listening().await);
+    let (relay, (to, mut inbound), (from, _from_inbound)) =
+        (relay().await, listening().await, listening().await);
     let reservation = within(to.reserve(&known(&relay))).await.unwrap();
     let circuit = within(from.dial(to.peer(), reservation.addresses()[..1].to_vec())).await.unwrap();
     let (_stream, circuit_there, _taken) = stream(&circuit, &mut inbound).await;

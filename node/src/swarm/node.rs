@@ -30,8 +30,8 @@ use super::{
     dial::{DialError, dial},
     direct::{Hints, NoDirect, wait_for_direct},
     limits::{
-        COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE,
-        LISTEN_TIMEOUT, PING_INTERVAL, PING_TIMEOUT, PORTS_LIMIT,
+        COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT,
+        PING_INTERVAL, PING_TIMEOUT, PORTS_LIMIT,
     },
     meet::meet,
     ping::{PingError, PingReport, ping},
@@ -260,7 +260,9 @@ impl Node {
         transport: Option<TransportKind>,
     ) -> Result<Connection, NoDirect> {
         let direct = wait_for_direct(&self.commands, circuit.peer(), transport, &self.hints).await?;
-        circuit.close().await;
+        let circuit = circuit.clone();
+        // A relay that takes nothing any more must not hold up the session.
+        tokio::spawn(async move { circuit.close().await });
         Ok(direct)
     }
 

@@ -103,8 +103,10 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_opened_nobody_waits() {
-        let (behind, public) =
-            (addresses(&["/ip4/192.168.1.2/tcp/7"]), addresses(&["/ip4/11.0.0.1/tcp/7", "/ip4/127.0.0.1/tcp/7"]));
+        let (behind, public) = (
+            addresses(&["/ip4/192.168.1.2/tcp/7"]),
+            addresses(&["/ip4/11.0.0.1/tcp/7", "/ip4/127.0.0.1/tcp/7"]),
+        );
         assert!(OpenedPorts::begin(false, &behind).is_settled);
         assert!(OpenedPorts::begin(true, &public).is_settled);
         for event in [upnp::Event::GatewayNotFound, upnp::Event::NonRoutableGateway] {

@@ -15,9 +15,8 @@ use futures::{
     future::{BoxFuture, Either, Ready},
 };
 use libp2p_core::{
-    Multiaddr, Transport,
+    Endpoint, Multiaddr, Transport,
     muxing::StreamMuxerBox,
-    Endpoint,
     transport::{DialOpts, ListenerId, TransportError, TransportEvent},
 };
 use libp2p_identity::{Keypair, PeerId};
