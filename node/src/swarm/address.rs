@@ -41,9 +41,8 @@ pub fn without_peer(address: &Multiaddr, peer: PeerId) -> Multiaddr {
 /// The port that it names, and over which transport.
 pub(super) fn port_of(address: &Multiaddr) -> Option<(u16, TransportKind)> {
     let transport = TransportKind::of(address)?;
-    let port = address.iter().find_map(|part| match part {
-        Protocol::Tcp(port) | Protocol::Udp(port) => Some(port),
-        _ => None,
+    let port = address.iter().find_map(|part| {
+        if let Protocol::Tcp(port) | Protocol::Udp(port) = part { Some(port) } else { None }
     });
     port.map(|port| (port, transport))
 }

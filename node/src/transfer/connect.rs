@@ -42,7 +42,7 @@ pub(super) async fn reach(
     };
     match first.circuit() {
         Some(circuit) if !way.over_relay && circuit.limit != CircuitLimit::default() => {
-            Err(ConnectError::OnlyRelayed { circuit, why })
+            Err(ConnectError::OnlyRelayed { circuit: circuit.into(), why })
         }
         Some(_) | None => Ok(first),
     }

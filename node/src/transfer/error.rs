@@ -22,7 +22,7 @@ pub enum ConnectError {
     #[error("{why}; the relay {} would carry {}: --relay takes that way", .circuit.relay, .circuit.limit)]
     OnlyRelayed {
         /// Whose circuit, and what it allows.
-        circuit: Circuit,
+        circuit: Box<Circuit>,
         /// Why there is no direct connection.
         why: NoDirect,
     },

@@ -25,6 +25,7 @@ const JOIN_LIMIT: Duration = Duration::from_secs(HELLO_TIMEOUT_S);
 
 /// What this side does to have more connections.
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "a session has one")]
 pub(super) enum LinkRole {
     /// It dialed, and makes them.
     Makes(Node, ConnectionWish),
