@@ -1,6 +1,6 @@
 //! Small questions about addresses, and small changes of them.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 
@@ -46,6 +46,30 @@ pub fn on_every_interface(address: &Multiaddr) -> Multiaddr {
             }
         })
         .collect()
+}
+
+/// The IP address that it begins with; `None` for a name.
+pub fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
+    let first = address.iter().next()?;
+    if let Protocol::Ip4(ip) = first {
+        return Some(ip.into());
+    }
+    if let Protocol::Ip6(ip) = first { Some(ip.into()) } else { None }
+}
+
+/// The TCP or UDP port that it names first.
+pub fn port_of(address: &Multiaddr) -> Option<u16> {
+    address.iter().find_map(|part| {
+        if let Protocol::Tcp(port) = part {
+            return Some(port);
+        }
+        if let Protocol::Udp(port) = part { Some(port) } else { None }
+    })
+}
+
+/// Whether it leads through a relay.
+pub fn is_relayed(address: &Multiaddr) -> bool {
+    address.iter().any(|part| part == Protocol::P2pCircuit)
 }
 
 /// Whether only this machine can dial it.

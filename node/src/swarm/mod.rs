@@ -13,8 +13,12 @@ mod dial;
 mod duplicates;
 mod handler;
 mod limits;
+mod mdns;
 mod node;
+mod order;
 mod ping;
+mod race;
+mod resolve;
 mod taken;
 mod task;
 mod transfer;
@@ -26,6 +30,6 @@ pub use ketch_channel::{
 pub use libp2p::{Multiaddr, PeerId, identity::Keypair};
 
 pub use connection::{CloseReason, Connection, Stream, StreamError};
-pub use dial::{Attempt, AttemptError, DialError};
+pub use dial::{Attempt, AttemptError, DialError, DialRequest};
 pub use node::{Inbound, Node, NodeError, NodeOptions};
 pub use ping::{PingError, PingReport};

@@ -25,11 +25,12 @@ use tokio::{
 
 use super::{
     connection::{Connection, Stream},
-    dial::{DialError, dial},
+    dial::{DialError, DialRequest, dial},
     limits::{
         COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT,
         PING_INTERVAL, PING_TIMEOUT,
     },
+    mdns::Lan,
     ping::{PingError, PingReport, ping},
     taken::check_free,
     task::{Behaviour, Command, Task},
@@ -47,6 +48,8 @@ pub struct NodeOptions {
     pub deadlines: Deadlines,
     /// What connections are asked for.
     pub settings: ChannelSettings,
+    /// Whether it looks for peers on the LAN, and tells there where it listens.
+    pub lan: bool,
     /// Time between the pings of a connection. The first one is sent at once.
     pub ping_interval: Duration,
     /// Time that one ping may take.
@@ -65,6 +68,7 @@ impl Default for NodeOptions {
             listen_where_possible: Vec::new(),
             deadlines: Deadlines::default(),
             settings: ChannelSettings::default(),
+            lan: false,
             ping_interval: PING_INTERVAL,
             ping_timeout: PING_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
@@ -142,15 +146,17 @@ impl Node {
         self.addresses.borrow().clone()
     }
 
-    /// Makes a new connection with a peer, over whichever address answers first. It ends within a second
-    /// of the set-up deadline, and dropping it gives up.
-    pub async fn dial(&self, peer: PeerId, addresses: Vec<Multiaddr>) -> Result<Connection, DialError> {
+    /// Makes a new connection with a peer, over whichever of its addresses answers first, or the faster transport where
+    /// one is known ([`DialRequest::faster`]). It ends in a bounded time, and dropping it gives up.
+    pub async fn dial(&self, peer: PeerId, request: impl Into<DialRequest>) -> Result<Connection, DialError> {
+        let request = request.into();
         if let Some(controller) = self.controller
-            && has_tcp(&addresses)
+            && has_tcp(&request.addresses)
         {
             check_controller(controller)?;
         }
-        dial(&self.commands, peer, addresses, self.deadlines.setup + DIAL_GRACE).await
+        let limit = self.deadlines.setup + DIAL_GRACE;
+        dial(&self.commands, peer, request, self.listen_addresses(), limit).await
     }
 
     /// Measures `count` round trips on a connection, one after the other, at the interval of the options.
@@ -179,8 +185,11 @@ fn swarm(
         // More streams than this in negotiation would be dropped; neither transport allows more.
         .with_max_negotiating_inbound_streams(YAMUX_STREAMS.max(QUIC_STREAMS as usize))
         .with_idle_connection_timeout(options.idle_timeout);
-    let behaviour = Behaviour::new(transfer, keypair.public(), options.ping_interval, options.ping_timeout);
-    Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config)
+    let own = keypair.public().to_peer_id();
+    let lan = if options.lan { Lan::on(own) } else { Lan::off(own) };
+    let behaviour =
+        Behaviour::new(transfer, lan, keypair.public(), options.ping_interval, options.ping_timeout);
+    Swarm::new(transport, behaviour, own, config)
 }
 
 /// Who listens on TCP hears before anybody comes that connections there can't have the controller asked for.

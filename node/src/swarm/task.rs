@@ -27,6 +27,7 @@ use super::{
     dial::{AttemptError, explain},
     duplicates::{Candidate, duplicates},
     limits::{CONNECTIONS, CONNECTIONS_PER_PEER, SHUTDOWN_TIMEOUT},
+    mdns::Lan,
     transfer::Transfer,
 };
 
@@ -34,11 +35,16 @@ use super::{
 pub(super) enum Command {
     /// One attempt to reach a peer at one address.
     Dial { peer: PeerId, address: Multiaddr, reply: DialReply },
+    /// Look for a peer wherever this node can, until the other end of `finder` is dropped.
+    Seek { peer: PeerId, finder: Finder },
     /// End a connection; its holders learn of it from its state.
     Close(ConnectionId),
     /// Close everything and end.
     Shutdown(oneshot::Sender<()>),
 }
+
+/// Where addresses of a peer that are found go, as many as there is room for. Whoever has nothing more to say drops it.
+pub(super) type Finder = mpsc::Sender<Vec<Multiaddr>>;
 
 type DialReply = oneshot::Sender<Result<Connection, AttemptError>>;
 
@@ -49,11 +55,13 @@ pub(super) struct Behaviour {
     pub(super) transfer: Transfer,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
+    lan: Lan,
 }
 
 impl Behaviour {
     pub(super) fn new(
         transfer: Transfer,
+        lan: Lan,
         key: PublicKey,
         ping_interval: Duration,
         ping_timeout: Duration,
@@ -69,6 +77,7 @@ impl Behaviour {
             transfer,
             identify: identify::Behaviour::new(identify),
             ping: ping::Behaviour::new(ping),
+            lan,
         }
     }
 }
@@ -104,6 +113,7 @@ impl Task {
                 Some(Ok(peer)) = self.doubts.join_next() => self.close_duplicates(peer),
                 command = self.commands.recv() => match command {
                     Some(Command::Dial { peer, address, reply }) => self.dial(peer, address, reply),
+                    Some(Command::Seek { peer, finder }) => self.seek(peer, finder),
                     Some(Command::Close(id)) => {
                         self.swarm.close_connection(id);
                     }
@@ -133,6 +143,10 @@ impl Task {
             Ok(()) => self.transfer().dialing(id),
             Err(error) => self.dial_failed(id, error),
         }
+    }
+
+    fn seek(&mut self, peer: PeerId, finder: Finder) {
+        self.swarm.behaviour_mut().lan.seek(peer, finder);
     }
 
     fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
@@ -191,7 +205,7 @@ impl Task {
             }
             BehaviourEvent::Identify(identify::Event::Sent { .. } | identify::Event::Pushed { .. }) => {}
             BehaviourEvent::Transfer(never) => match never {},
-            BehaviourEvent::Limits(never) => match never {},
+            BehaviourEvent::Limits(never) | BehaviourEvent::Lan(never) => match never {},
         }
     }
 
