@@ -1,6 +1,7 @@
 //! The command line as it is written; each command turns its part into what the library takes.
 
 mod channel;
+mod reach;
 mod sync;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -20,6 +21,7 @@ use ketch_protocol::{
 };
 
 pub(crate) use channel::ChannelOptions;
+pub(crate) use reach::ReachOptions;
 pub(crate) use sync::{CompressionName, RuleOption, RuleOptions, Sync};
 
 use super::endpoint::split_at_equals;
@@ -111,6 +113,9 @@ pub(crate) struct Send {
     pub(crate) expires: Option<Lifetime>,
 
     #[command(flatten)]
+    pub(crate) reach: ReachOptions,
+
+    #[command(flatten)]
     pub(crate) channel: ChannelOptions,
 
     /// Print events as one JSON object a line
@@ -153,6 +158,9 @@ pub(crate) struct Receive {
     pub(crate) yes: bool,
 
     #[command(flatten)]
+    pub(crate) reach: ReachOptions,
+
+    #[command(flatten)]
     pub(crate) channel: ChannelOptions,
 
     /// Print events as one JSON object a line
@@ -182,6 +190,9 @@ pub(crate) struct Serve {
     /// The most connections that one session may have, 1 to 16
     #[arg(long, value_name = "N", default_value_t = Connections::MOST)]
     pub(crate) connections: Connections,
+
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
 
     #[command(flatten)]
     pub(crate) channel: ChannelOptions,
@@ -231,7 +242,7 @@ pub(crate) enum PeersAction {
         #[arg(value_name = "ADDR")]
         addresses: Vec<Multiaddr>,
     },
-    /// Show everybody
+    /// Show everybody, and where they were reached
     List {
         /// Print one JSON object for each
         #[arg(long)]
@@ -239,16 +250,21 @@ pub(crate) enum PeersAction {
     },
     /// Show one peer
     Show {
-        #[arg(value_name = "NAME")]
-        name: PeerName,
+        /// A name of the address book, or a PeerId
+        #[arg(value_name = "PEER")]
+        peer: PeerReference,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Forget a name
+    /// Forget a peer, or some of its addresses
     Remove {
-        #[arg(value_name = "NAME")]
-        name: PeerName,
+        /// A name of the address book, or a PeerId
+        #[arg(value_name = "PEER")]
+        peer: PeerReference,
+        /// These addresses alone
+        #[arg(value_name = "ADDR")]
+        addresses: Vec<Multiaddr>,
     },
 }
 
@@ -293,13 +309,16 @@ pub(crate) struct Id {
 
 #[derive(Debug, Args)]
 pub(crate) struct Ping {
-    /// An address that ends in /p2p/PEERID
-    #[arg(value_name = "ADDR/p2p/PEERID")]
-    pub(crate) address: Multiaddr,
+    /// A name of the address book, a PeerId, or an address that ends in /p2p/PEERID
+    #[arg(value_name = "PEER|ADDR/p2p/PEERID")]
+    pub(crate) peer: String,
 
     /// Round trips to measure
     #[arg(long, short, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) count: u32,
+
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
 
     /// Print one JSON object
     #[arg(long)]

@@ -11,6 +11,7 @@ mod json;
 mod output;
 mod peers;
 mod ping;
+mod reach;
 mod receive;
 mod rules;
 mod send;

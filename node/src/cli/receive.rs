@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use ketch::{
     index::Indexes,
     state::StateFolder,
-    swarm::{Node, NodeOptions},
+    swarm::{DialRequest, Node, NodeOptions},
     transfer::{self, Event, ReceiveRequest},
     tree,
     trust::{Ticket, ticket::TICKET_CHARACTERS},
@@ -22,6 +22,7 @@ use super::{
     exit::{Exit, Usage},
     load_identity, open_indexes,
     output::{Output, Side},
+    reach::{self, Memory},
     send::{EVENTS, show_while},
     stop_on_signal,
 };
@@ -29,25 +30,36 @@ use super::{
 pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::Result<Exit> {
     let ticket = read_ticket(&command.ticket)?;
     let stop = stop_on_signal()?;
-    let options = NodeOptions { settings: command.channel.settings(), ..NodeOptions::default() };
+    let (settings, lan) = (command.channel.settings(), command.reach.lan());
+    let options = NodeOptions { settings, lan, ..NodeOptions::default() };
     let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Receiver, command.json);
-    let request = request(&command, ticket, open_indexes(state));
+    let said = ticket.addresses().iter().cloned();
+    let reach = reach::request(state, ticket.peer(), said, command.transport, command.reach)?;
+    let request = request(&command, ticket, reach, open_indexes(state));
+    let mut memory = Memory::new(state);
     let receiving = transfer::receive(&node, &mut inbound, request, &events, &stop);
     let ended = show_while(receiving, &mut shown, |event| {
         output.show(&event);
+        memory.see(&event);
         if let Event::Consult(consultation) = event {
             consent::ask(&output, consultation);
         }
     })
     .await;
+    memory.keep(ended.as_ref().ok());
     let exit = output.finish(ended.map_err(anyhow::Error::from));
     node.shutdown().await;
     exit
 }
 
-fn request(command: &args::Receive, ticket: Ticket, indexes: Arc<Indexes>) -> ReceiveRequest {
+fn request(
+    command: &args::Receive,
+    ticket: Ticket,
+    reach: DialRequest,
+    indexes: Arc<Indexes>,
+) -> ReceiveRequest {
     let ask = !command.yes && !command.json && io::stdin().is_terminal() && io::stderr().is_terminal();
     ReceiveRequest {
         ticket,
@@ -57,7 +69,7 @@ fn request(command: &args::Receive, ticket: Ticket, indexes: Arc<Indexes>) -> Re
             durability: command.durability.into(),
         },
         hashes: if command.checksum { Hashes::Read } else { Hashes::Known },
-        transport: command.transport,
+        reach,
         connections: command.connections,
         consent: if ask { Consent::Pending } else { Consent::Given },
         indexes,

@@ -134,9 +134,9 @@ async fn listen(
         // As it was: whoever has the ticket looks for it there.
         false => everywhere(known).into_iter().filter(fits).collect(),
     };
-    let settings = command.channel.settings();
+    let (settings, lan) = (command.channel.settings(), command.reach.lan());
     if !before.is_empty() && before != wanted {
-        let started = start(identity.clone(), before, explicit, &settings).await;
+        let started = start(identity.clone(), before, explicit, &settings, lan).await;
         if let Ok((node, inbound)) = started
             && !node.listen_addresses().is_empty()
         {
@@ -144,7 +144,7 @@ async fn listen(
         }
         print_line("warning: the ports of this ticket are taken, so it is printed anew with others");
     }
-    let (node, inbound) = start(identity, wanted, explicit, &settings).await?;
+    let (node, inbound) = start(identity, wanted, explicit, &settings, lan).await?;
     anyhow::ensure!(!node.listen_addresses().is_empty(), "no address of this machine can be listened on");
     Ok((node, inbound))
 }
@@ -155,8 +155,9 @@ async fn start(
     listen: Vec<Multiaddr>,
     explicit: bool,
     settings: &ChannelSettings,
+    lan: bool,
 ) -> Result<(Node, Inbound), NodeError> {
-    let options = NodeOptions { settings: settings.clone(), ..NodeOptions::default() };
+    let options = NodeOptions { settings: settings.clone(), lan, ..NodeOptions::default() };
     let options = match explicit {
         true => NodeOptions { listen, ..options },
         false => NodeOptions { listen_where_possible: listen, ..options },

@@ -3,7 +3,7 @@
 use ketch::{
     config::ServeConfig,
     state::StateFolder,
-    swarm::{ChannelSettings, Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
+    swarm::{Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
     transfer::{self, Direction, Event, ServeEvent},
     trust::{Book, Shares, shares::SharesError},
 };
@@ -27,8 +27,9 @@ pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Re
     let book = Book::load(state)?;
     let shares = Shares::open(&config.shares, &book).map_err(told)?;
     let stop = stop_on_signal()?;
-    let (node, mut inbound) =
-        listen(load_identity(state)?, config.listen, command.channel.settings()).await?;
+    let (settings, lan) = (command.channel.settings(), command.reach.lan());
+    let options = NodeOptions { settings, lan, ..NodeOptions::default() };
+    let (node, mut inbound) = listen(load_identity(state)?, config.listen, options).await?;
     let log = Log { book, json: command.json };
     log.announce(&node, &shares);
 
@@ -81,9 +82,8 @@ fn told(error: SharesError) -> anyhow::Error {
 async fn listen(
     identity: Keypair,
     wanted: Vec<Multiaddr>,
-    settings: ChannelSettings,
+    all: NodeOptions,
 ) -> anyhow::Result<(Node, Inbound)> {
-    let all = NodeOptions { settings, ..NodeOptions::default() };
     if !wanted.is_empty() {
         let options = NodeOptions { listen: wanted, ..all };
         return Ok(Node::start(identity, options).await?);

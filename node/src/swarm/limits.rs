@@ -90,6 +90,10 @@ pub(super) const LAN_TTL: Duration = Duration::from_secs(120);
 /// on. Often enough that what is there never expires, and little beside anything else on a LAN.
 pub(super) const LAN_QUERY_INTERVAL: Duration = Duration::from_secs(45);
 
+/// Time after which a dial asks the LAN anew. What asked before lives until the next answer, so this bounds how many of
+/// them there are.
+pub(super) const LAN_PATIENCE: Duration = Duration::from_secs(15);
+
 /// Addresses remembered of the LAN: hundreds of machines, and about 200 KiB.
 pub(super) const LAN_ADDRESSES: usize = 1_024;
 

@@ -8,6 +8,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use libp2p::{
@@ -25,7 +26,7 @@ use libp2p::{
 
 use super::{
     address::{is_loopback, split_peer},
-    limits::{LAN_ADDRESSES, LAN_QUERY_INTERVAL, LAN_SEEKERS, LAN_TTL},
+    limits::{LAN_ADDRESSES, LAN_PATIENCE, LAN_QUERY_INTERVAL, LAN_SEEKERS, LAN_TTL, SEEK_TIMEOUT},
     task::Finder,
 };
 
@@ -37,10 +38,12 @@ pub(super) struct Lan {
     listening: ListenAddresses,
     known: HashMap<PeerId, Vec<Multiaddr>>,
     seekers: Vec<(PeerId, Finder)>,
+    /// When it was last asked who is there.
+    asked: Instant,
 }
 
 impl Lan {
-    /// Asks and answers on every interface of the machine.
+    /// Asks and answers on every interface of the machine. It begins within the swarm's task.
     pub(super) fn on(own: PeerId) -> Self {
         Self { families: families(own), ..Self::off(own) }
     }
@@ -48,16 +51,21 @@ impl Lan {
     /// Neither asks nor answers.
     pub(super) fn off(own: PeerId) -> Self {
         let (families, listening, known, seekers) = Default::default();
-        Self { own, families, listening, known, seekers }
+        Self { own, families, listening, known, seekers, asked: Instant::now() }
     }
 
-    /// Tells where a peer is, now and whenever more becomes known, for as long as somebody takes it.
+    /// Tells where a peer is, now and as long as answers to the latest question may come. Where the LAN is not empty and
+    /// was not asked for a while, it is asked anew: the peer may have another address since.
     pub(super) fn seek(&mut self, peer: PeerId, finder: Finder) {
         if let Some(addresses) = self.known.get(&peer) {
             tell(&finder, addresses.clone());
         }
+        if !self.known.is_empty() && self.asked.elapsed() > LAN_PATIENCE {
+            self.begin_anew();
+        }
         self.seekers.retain(|(_, finder)| !finder.is_closed());
-        if !self.families.is_empty() && self.seekers.len() < LAN_SEEKERS {
+        let is_awaited = !self.families.is_empty() && self.asked.elapsed() < SEEK_TIMEOUT;
+        if is_awaited && self.seekers.len() < LAN_SEEKERS {
             self.seekers.push((peer, finder));
         }
     }
@@ -112,8 +120,8 @@ impl Lan {
 
     /// Forgets everything and asks again.
     fn begin_anew(&mut self) {
-        tracing::warn!("forgetting what was found on the LAN: it is more than can be true");
         self.known.clear();
+        self.asked = Instant::now();
         self.families = families(self.own);
         for addr in self.listening.iter() {
             let listens = FromSwarm::NewListenAddr(NewListenAddr { listener_id: ListenerId::next(), addr });
@@ -178,6 +186,7 @@ impl NetworkBehaviour for Lan {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<ToSwarm<Infallible, THandlerInEvent<Self>>> {
         self.hear(context);
         if self.is_overfull() {
+            tracing::warn!("forgetting what was found on the LAN: it is more than can be true");
             self.begin_anew();
             self.hear(context);
         }

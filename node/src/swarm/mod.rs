@@ -14,6 +14,7 @@ mod duplicates;
 mod handler;
 mod limits;
 mod mdns;
+pub mod network;
 mod node;
 mod order;
 mod ping;

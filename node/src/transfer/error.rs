@@ -66,8 +66,8 @@ pub enum ReceiveError {
     /// The destination can't be listed.
     #[error(transparent)]
     List(#[from] SourceError),
-    /// The ticket has no address for the transport.
-    #[error("the ticket has no address {}", over(*transport))]
+    /// The ticket has no address for the transport, and nothing else has one either.
+    #[error("the ticket has no address {}, and none is known otherwise", over(*transport))]
     NoAddress {
         /// What was asked for.
         transport: Option<TransportKind>,

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     index::Indexes,
-    swarm::{Connection, Inbound, Node, TransportKind},
+    swarm::{Connection, DialError, DialRequest, Inbound, Node},
     tree::{self, HeldDirectory, Source, Target, TargetError},
     trust::Ticket,
 };
@@ -44,8 +44,8 @@ pub struct ReceiveRequest {
     pub options: tree::Options,
     /// Which hashes of stored files count: those that are known, or only such as are made now.
     pub hashes: Hashes,
-    /// Over what; either when not given.
-    pub transport: Option<TransportKind>,
+    /// Where the sender is, and how it is reached.
+    pub reach: DialRequest,
     /// How many connections carry it.
     pub connections: ConnectionWish,
     /// Whether a person must agree first ([`Event::Consult`]).
@@ -74,7 +74,7 @@ pub async fn receive(
     }
     let OpenTarget { doing, view, free_bytes, own } = opened?;
     let connection = tokio::select! {
-        dialed = dial(node, &request.ticket, request.transport) => dialed?,
+        dialed = dial(node, &request) => dialed?,
         () = stop.cancelled() => return Err(DialedError::Interrupted.into()),
     };
     // Nobody listens to events any more: the session goes on without them.
@@ -113,7 +113,7 @@ async fn open_target(request: &ReceiveRequest) -> Result<OpenTarget, ReceiveErro
 
 /// Asks, and says at once why nothing can be taken.
 async fn tell(node: &Node, request: &ReceiveRequest, error: &TargetError) -> Result<(), ReceiveError> {
-    let connection = dial(node, &request.ticket, request.transport).await?;
+    let connection = dial(node, request).await?;
     let mut line = Line::new(open_control(&connection).await.map_err(DialedError::Connect)?);
     let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
     line.say(&Message::Ask(ask(request, TargetView::Occupied, &connection)?));
@@ -140,21 +140,12 @@ fn ask(request: &ReceiveRequest, target: TargetView, connection: &Connection) ->
     })
 }
 
-async fn dial(
-    node: &Node,
-    ticket: &Ticket,
-    transport: Option<TransportKind>,
-) -> Result<Connection, ReceiveError> {
-    let fits = |kind| transport.is_none_or(|wanted| wanted == kind);
-    let addresses: Vec<_> = ticket
-        .addresses()
-        .iter()
-        .filter(|address| TransportKind::of(address).is_some_and(fits))
-        .cloned()
-        .collect();
-    if addresses.is_empty() {
-        return Err(ReceiveError::NoAddress { transport });
-    }
-    let dialed = node.dial(ticket.peer(), addresses).await;
-    Ok(dialed.map_err(ConnectError::from).map_err(DialedError::from)?)
+async fn dial(node: &Node, request: &ReceiveRequest) -> Result<Connection, ReceiveError> {
+    let dialed = node.dial(request.ticket.peer(), request.reach.clone()).await;
+    dialed.map_err(|error| match error {
+        DialError::NoAddress(_) => ReceiveError::NoAddress { transport: request.reach.only },
+        DialError::ManyAddresses { .. } | DialError::Controller(_) | DialError::Unreachable { .. } => {
+            DialedError::from(ConnectError::from(error)).into()
+        }
+    })
 }

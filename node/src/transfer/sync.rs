@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     index::Indexes,
-    swarm::{Connection, Inbound, Multiaddr, Node, PeerId, Stream},
+    swarm::{Connection, DialRequest, Inbound, Node, PeerId, Stream},
     tree::Unfinished,
 };
 
@@ -41,8 +41,8 @@ use crate::{
 pub struct SyncRequest {
     /// Who serves the other tree.
     pub peer: PeerId,
-    /// Where that peer is.
-    pub addresses: Vec<Multiaddr>,
+    /// Where that peer is, and how it is reached.
+    pub reach: DialRequest,
     /// The other tree.
     pub place: Place,
     /// Which of the two is the source.
@@ -207,9 +207,9 @@ impl Syncing<'_> {
     }
 
     async fn connect(&self) -> Result<(Connection, Stream), DialedError> {
-        let SyncRequest { peer, addresses, .. } = &self.request;
+        let SyncRequest { peer, reach, .. } = &self.request;
         let connection = tokio::select! {
-            dialed = self.node.dial(*peer, addresses.clone()) => dialed.map_err(ConnectError::from)?,
+            dialed = self.node.dial(*peer, reach.clone()) => dialed.map_err(ConnectError::from)?,
             () = self.stop.cancelled() => return Err(DialedError::Interrupted),
         };
         let _ = self.events.send(Event::Connected(Route::of(&connection))).await;

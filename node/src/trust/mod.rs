@@ -1,5 +1,6 @@
 //! Who may do what: the [`ticket`] that one person hands to another, and the [`offer`]s that wait for it; the
-//! [`shares`] of a serving node, and the [`book`] of peers that are known by name.
+//! [`shares`] of a serving node, the [`book`] of peers that are known by name, and the [`paths`] on which peers were
+//! reached.
 //!
 //! `send` opens [`offers::Offers`], reopens or makes an offer, prints its [`Ticket`] and asks
 //! [`HeldOffer::admit`] for every peer that says what it wants. `receive` parses the ticket, dials the peer it
@@ -11,6 +12,7 @@ pub mod lifetime;
 pub mod name;
 pub mod offer;
 pub mod offers;
+pub mod paths;
 pub mod qr;
 pub mod rights;
 mod secret;
@@ -23,6 +25,7 @@ pub use ketch_protocol::message::Secret;
 pub use lifetime::Lifetime;
 pub use name::{PeerName, PeerReference};
 pub use offers::{HeldOffer, OfferRequest, Offers};
+pub use paths::Paths;
 pub use rights::Rights;
 pub use shares::Shares;
 pub use ticket::Ticket;

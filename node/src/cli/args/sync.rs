@@ -10,7 +10,7 @@ use ketch::{
 };
 use ketch_protocol::{message::RemovalLimit, path::escape};
 
-use super::{ChannelOptions, DurabilityName, connection_wish};
+use super::{ChannelOptions, DurabilityName, ReachOptions, connection_wish};
 
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
@@ -113,6 +113,9 @@ pub(crate) struct Sync {
     /// How long to try again after a connection was lost
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     pub(crate) retry_for: Duration,
+
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
 
     #[command(flatten)]
     pub(crate) channel: ChannelOptions,
