@@ -88,6 +88,11 @@ pub(crate) struct Send {
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<Multiaddr>,
 
+    /// Also name this address in the ticket, such as that of a router that passes the port on; may be given several
+    /// times
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) announce: Vec<Multiaddr>,
+
     /// Offer over this transport only: quic or tcp
     #[arg(long, value_name = "quic|tcp")]
     pub(crate) transport: Option<TransportKind>,

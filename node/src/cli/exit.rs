@@ -189,14 +189,25 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
             NodeError::Identity(_) => None,
         };
     }
-    if let Some(DialError::Controller(error)) = error.downcast_ref::<DialError>() {
-        return controller_hint(error);
+    if let Some(error) = error.downcast_ref::<DialError>() {
+        return match error {
+            DialError::Controller(error) => controller_hint(error),
+            DialError::NoAddress(_) => Some(
+                "`ketch peers add NAME PEERID ADDR` remembers an address; on one LAN both sides go without --no-lan",
+            ),
+            DialError::ManyAddresses { .. } | DialError::Unreachable { .. } => None,
+        };
     }
     if let Some(error) = error.downcast_ref::<SyncError>() {
         return sync_hint(error);
     }
     match error.downcast_ref::<ReceiveError>()? {
-        ReceiveError::NoAddress { .. } => Some("leave --transport out to use whatever the ticket has"),
+        ReceiveError::NoAddress { transport: Some(_) } => {
+            Some("leave --transport out to use whatever the ticket has")
+        }
+        ReceiveError::NoAddress { transport: None } => {
+            Some("`ketch send` must still be running, on the same LAN and without --no-lan")
+        }
         ReceiveError::Dialed(error) => dialed_hint(
             error,
             "`ketch send` must still be running, and its port reachable from here",

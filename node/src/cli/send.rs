@@ -39,7 +39,8 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
     let stop = stop_on_signal()?;
     let mut opened = open_offer(&command, state)?;
     let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer).await?;
-    let addresses = addresses_to_share(node.listen_addresses());
+    // What was said comes first: a ticket has room for so many.
+    let addresses = command.announce.iter().cloned().chain(addresses_to_share(node.listen_addresses()));
     opened.offer.remember_addresses(node.listen_addresses())?;
     let ticket = opened.offer.ticket(node.peer(), addresses);
     announce(&command, &ticket, opened.reopened)?;
