@@ -73,9 +73,12 @@ impl Lan {
     fn note(&mut self, event: mdns::Event) {
         match event {
             mdns::Event::Discovered(found) => {
+                // Together, so that a dial can tell which of them to begin with.
+                let mut by_peer: HashMap<PeerId, Vec<Multiaddr>> = HashMap::new();
                 for (peer, address) in found.into_iter().filter(|(_, address)| !is_loopback(address)) {
-                    self.discovered(peer, bare(address));
+                    by_peer.entry(peer).or_default().push(bare(address));
                 }
+                by_peer.into_iter().for_each(|(peer, addresses)| self.discovered(peer, addresses));
             }
             mdns::Event::Expired(gone) => {
                 for (peer, address) in gone {
@@ -85,11 +88,11 @@ impl Lan {
         }
     }
 
-    fn discovered(&mut self, peer: PeerId, address: Multiaddr) {
-        tracing::debug!(%peer, %address, "found on the LAN");
+    fn discovered(&mut self, peer: PeerId, addresses: Vec<Multiaddr>) {
+        tracing::debug!(%peer, ?addresses, "found on the LAN");
         let wanted = self.seekers.iter().filter(|(sought, _)| *sought == peer);
-        wanted.for_each(|(_, finder)| tell(finder, vec![address.clone()]));
-        self.known.entry(peer).or_default().push(address);
+        wanted.for_each(|(_, finder)| tell(finder, addresses.clone()));
+        self.known.entry(peer).or_default().extend(addresses);
     }
 
     fn expired(&mut self, peer: &PeerId, address: &Multiaddr) {
@@ -191,5 +194,63 @@ impl NetworkBehaviour for Lan {
             self.hear(context);
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    fn named(text: &str, peer: PeerId) -> (PeerId, Multiaddr) {
+        (peer, format!("{text}/p2p/{peer}").parse().unwrap())
+    }
+
+    fn addresses(list: &[&str]) -> Vec<Multiaddr> {
+        list.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    /// What a seeker that comes now hears at once.
+    fn heard(lan: &mut Lan, peer: PeerId) -> Vec<Multiaddr> {
+        let (finder, mut found) = mpsc::channel(1);
+        lan.seek(peer, finder);
+        found.try_recv().unwrap_or_default()
+    }
+
+    #[test]
+    fn who_seeks_a_peer_hears_of_that_one_what_others_can_dial() {
+        let (mut lan, [peer, other]) = (Lan::off(PeerId::random()), [(); 2].map(|()| PeerId::random()));
+        let found = vec![
+            named("/ip4/10.0.0.7/tcp/1", peer),
+            named("/ip4/127.0.0.1/tcp/1", peer),
+            named("/ip4/10.0.0.8/tcp/1", other),
+            named("/ip4/10.0.0.7/udp/1/quic-v1", peer),
+        ];
+        lan.note(mdns::Event::Discovered(found));
+        assert_eq!(heard(&mut lan, peer), addresses(&["/ip4/10.0.0.7/tcp/1", "/ip4/10.0.0.7/udp/1/quic-v1"]));
+        assert_eq!(heard(&mut lan, PeerId::random()), []);
+    }
+
+    #[test]
+    fn what_is_gone_is_told_no_more() {
+        let (mut lan, peer) = (Lan::off(PeerId::random()), PeerId::random());
+        lan.note(mdns::Event::Discovered(vec![named("/ip4/10.0.0.7/tcp/1", peer)]));
+        lan.note(mdns::Event::Expired(vec![named("/ip4/10.0.0.7/tcp/1", peer)]));
+        assert_eq!((heard(&mut lan, peer), lan.known.len()), (vec![], 0));
+    }
+
+    #[test]
+    fn who_waits_hears_what_is_found_later_and_nobody_waits_in_vain() {
+        let (mut lan, peer) = (Lan::off(PeerId::random()), PeerId::random());
+        let (finder, mut found) = mpsc::channel(1);
+        lan.seekers.push((peer, finder));
+        lan.note(mdns::Event::Discovered(vec![named("/ip4/10.0.0.7/tcp/1", peer)]));
+        assert_eq!(found.try_recv().unwrap(), addresses(&["/ip4/10.0.0.7/tcp/1"]));
+
+        // One that does not ask knows at once that nothing will come.
+        let (finder, mut found) = mpsc::channel(1);
+        lan.seek(PeerId::random(), finder);
+        assert_eq!(found.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
     }
 }
