@@ -271,7 +271,7 @@ mod tests {
         }
         assert_eq!((paths.peers().count(), paths.of(old)), (PATHS_PEERS, &[][..]));
         for port in 1..100 {
-            paths.add(old, reached(&format!("/ip4/192.0.2.1/tcp/{port}"), 1, None));
+            paths.add(old, reached(&format!("/ip4/192.0.2.1/tcp/{port}"), u64::MAX, None));
         }
         assert_eq!(paths.of(old).len(), PEER_PATHS);
     }
