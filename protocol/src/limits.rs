@@ -23,6 +23,22 @@ pub const ATTRIBUTES: usize = 256;
 /// Longest name of a share, in bytes: long enough for any, short enough for a line.
 pub const SHARE_NAME_BYTES: usize = 64;
 
+/// Longest message of an introduction, in bytes: the longest ticket (8 KiB of text) and the longest card (8.2 KiB)
+/// fit, sealed.
+pub const INTRODUCTION_BYTES: usize = 16 * 1024;
+
+/// Longest name that a peer may give itself on a card, in bytes: as long as a name in an address book may be.
+pub const CARD_NAME_BYTES: usize = 64;
+
+/// Most addresses on a card: as many as one dial tries.
+pub const CARD_ADDRESSES: usize = 32;
+
+/// Longest address on a card, in bytes: as in a ticket.
+pub const CARD_ADDRESS_BYTES: usize = 255;
+
+/// Seconds that an introduction may take from its first byte on: seven short messages, and no person is asked.
+pub const INTRODUCTION_TIMEOUT_S: u64 = 20;
+
 /// Longest name of a congestion controller, in bytes: `TCP_CA_NAME_MAX` of Linux.
 pub const CONTROLLER_NAME_BYTES: usize = 16;
 
