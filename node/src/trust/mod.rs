@@ -3,10 +3,13 @@
 //!
 //! `send` opens [`offers::Offers`], reopens or makes an offer, prints its [`Ticket`] and asks
 //! [`HeldOffer::admit`] for every peer that says what it wants. `receive` parses the ticket, dials the peer it
-//! pins and shows the secret to nobody else. `serve` opens [`Shares`] and asks [`Shares::judge`] for every
+//! pins and shows the secret to nobody else. A [`Code`] stands for a ticket where a person has to say it; an
+//! [`Invitation`] decides who may have what it stands for. `serve` opens [`Shares`] and asks [`Shares::judge`] for every
 //! peer that says what it wants.
 
 pub mod book;
+pub mod code;
+pub mod invitation;
 pub mod lifetime;
 pub mod name;
 pub mod offer;
@@ -19,6 +22,8 @@ mod stored;
 pub mod ticket;
 
 pub use book::Book;
+pub use code::Code;
+pub use invitation::Invitation;
 pub use ketch_protocol::message::Secret;
 pub use lifetime::Lifetime;
 pub use name::{PeerName, PeerReference};
