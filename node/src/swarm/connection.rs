@@ -16,10 +16,7 @@ use libp2p::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-use super::{limits::OPEN_QUEUE, task::Command};
-
-/// The protocol of transfer streams.
-pub(super) const TRANSFER: StreamProtocol = StreamProtocol::new("/ketch/transfer/1");
+use super::{inbound::StreamKind, limits::OPEN_QUEUE, task::Command};
 
 /// One authenticated connection with a peer. Cheap to clone; it stays open while a clone is held.
 #[derive(Clone)]
@@ -56,8 +53,8 @@ pub enum StreamError {
     #[error("opening a stream: the connection has ended: {0}")]
     Closed(CloseReason),
     /// The peer does not speak the protocol of the stream.
-    #[error("opening a stream: the peer does not speak {TRANSFER}")]
-    NotSpoken,
+    #[error("opening a stream: the peer does not speak {0}")]
+    NotSpoken(StreamProtocol),
     /// The peer left the stream unanswered.
     #[error("opening a stream: no answer within {0} s")]
     Silence(u64),
@@ -113,8 +110,17 @@ impl Connection {
     /// Opens a transfer stream on this connection. When as many are open as the connection carries, it
     /// waits for one to be dropped. Dropping the future gives up the stream.
     pub async fn open_stream(&self) -> Result<Stream, StreamError> {
+        self.open(StreamKind::Transfer).await
+    }
+
+    /// Opens a stream for an introduction. Dropping the future gives up the stream.
+    pub async fn open_introduction(&self) -> Result<Stream, StreamError> {
+        self.open(StreamKind::Introduction).await
+    }
+
+    async fn open(&self, kind: StreamKind) -> Result<Stream, StreamError> {
         tokio::select! {
-            opened = self.try_open() => opened,
+            opened = self.try_open(kind) => opened,
             reason = self.closed() => Err(StreamError::Closed(reason)),
         }
     }
@@ -147,12 +153,12 @@ impl Connection {
     }
 
     /// Opens a stream; while the connection ends it may never resolve.
-    async fn try_open(&self) -> Result<Stream, StreamError> {
+    async fn try_open(&self, kind: StreamKind) -> Result<Stream, StreamError> {
         let Ok(slot) = self.link.slots.clone().acquire_owned().await else {
             return std::future::pending().await;
         };
         let (reply, opened) = oneshot::channel();
-        if self.link.requests.send(reply).await.is_err() {
+        if self.link.requests.send(OpenRequest { kind, reply }).await.is_err() {
             return std::future::pending().await;
         }
         let Ok(opened) = opened.await else {
@@ -215,8 +221,11 @@ pub(super) struct LinkState {
     pub(super) silent: bool,
 }
 
-/// Where somebody waits for a stream.
-pub(super) type OpenRequest = oneshot::Sender<Result<swarm::Stream, StreamError>>;
+/// Somebody waits for a stream.
+pub(super) struct OpenRequest {
+    pub(super) kind: StreamKind,
+    pub(super) reply: oneshot::Sender<Result<swarm::Stream, StreamError>>,
+}
 
 /// The ends of a new link: one for its handler, one for the event loop.
 pub(super) struct LinkEnds {

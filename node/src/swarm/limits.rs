@@ -34,6 +34,10 @@ pub(super) const DIAL_GRACE: Duration = Duration::from_secs(1);
 /// where the multiplexer's stream limit bounds them.
 pub(super) const INBOUND_QUEUE: usize = 16;
 
+/// Streams of introductions that wait to be taken, over all connections: whoever waits for one guest does not look at
+/// more at once. Beyond it they wait in their connection too.
+pub(super) const INTRODUCTION_QUEUE: usize = 4;
+
 /// Open requests on their way to one connection.
 pub(super) const OPEN_QUEUE: usize = 64;
 

@@ -2,7 +2,7 @@
 //!
 //! [`Node::start`] gives a handle and the queue of inbound streams. [`Node::dial`] gives a [`Connection`];
 //! both peers open transfer streams on it with [`Connection::open_stream`], and the other side finds them in
-//! its [`Inbound`]. What the first bytes of a stream mean is decided elsewhere.
+//! its [`Inbound`]; those of an introduction, which two peers have before they trust each other, are kept apart. What the first bytes of a stream mean is decided elsewhere.
 //!
 //! A connection lives while somebody holds its handle or a stream of it, and a short idle time beyond.
 //! Dropping every [`Node`] closes all connections; [`Node::shutdown`] also waits for that.
@@ -12,6 +12,7 @@ mod connection;
 mod dial;
 mod duplicates;
 mod handler;
+mod inbound;
 mod limits;
 mod node;
 mod ping;
@@ -27,5 +28,6 @@ pub use libp2p::{Multiaddr, PeerId, identity::Keypair};
 
 pub use connection::{CloseReason, Connection, Stream, StreamError};
 pub use dial::{Attempt, AttemptError, DialError};
-pub use node::{Inbound, Node, NodeError, NodeOptions};
+pub use inbound::{Inbound, Introductions};
+pub use node::{Node, NodeError, NodeOptions};
 pub use ping::{PingError, PingReport};

@@ -24,11 +24,11 @@ use tokio::{
 };
 
 use super::{
-    connection::{Connection, Stream},
+    connection::Connection,
     dial::{DialError, dial},
+    inbound::{Inbound, Inlets},
     limits::{
-        COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT,
-        PING_INTERVAL, PING_TIMEOUT,
+        COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, LISTEN_TIMEOUT, PING_INTERVAL, PING_TIMEOUT,
     },
     ping::{PingError, PingReport, ping},
     taken::check_free,
@@ -56,6 +56,8 @@ pub struct NodeOptions {
     /// Time a connection that both sides dialed at once may stay without a stream. After it the one of the peer with
     /// the greater PeerId is closed.
     pub duplicate_grace: Duration,
+    /// Whether peers may come to be introduced ([`Inbound::take_introductions`]).
+    pub introductions: bool,
 }
 
 impl Default for NodeOptions {
@@ -69,6 +71,7 @@ impl Default for NodeOptions {
             ping_timeout: PING_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
             duplicate_grace: DUPLICATE_GRACE,
+            introductions: false,
         }
     }
 }
@@ -102,22 +105,11 @@ pub struct Node {
     addresses: watch::Receiver<Vec<Multiaddr>>,
 }
 
-/// Streams that peers open, with the connections they came on. While nobody takes them they wait; once this
-/// is dropped they are reset.
-pub struct Inbound(mpsc::Receiver<(Connection, Stream)>);
-
-impl Inbound {
-    /// The next stream; `None` once the node has stopped.
-    pub async fn next(&mut self) -> Option<(Connection, Stream)> {
-        self.0.recv().await
-    }
-}
-
 impl Node {
     /// Starts the swarm in a task of its own, listening on all addresses. Must run within a tokio runtime.
     pub async fn start(keypair: Keypair, options: NodeOptions) -> Result<(Self, Inbound), NodeError> {
         let (commands, commanded) = mpsc::channel(COMMAND_QUEUE);
-        let (inbound, arriving) = mpsc::channel(INBOUND_QUEUE);
+        let (inbound, arriving) = Inlets::open(options.introductions);
         check_listening(&options)?;
         let (transport, gauges) = transport(&keypair, options.deadlines, options.settings.clone())?;
         let transfer = Transfer::new(inbound, commands.downgrade(), options.settings.controller, gauges);
@@ -129,7 +121,7 @@ impl Node {
             options;
         tokio::spawn(Task::new(swarm, commanded, addresses, duplicate_grace).run());
         let node = Self { peer, deadlines, controller, commands, addresses: listened };
-        Ok((node, Inbound(arriving)))
+        Ok((node, arriving))
     }
 
     /// Who this node is.

@@ -21,15 +21,16 @@ use libp2p::{
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    connection::{CloseReason, Connection, Link, LinkRoute, LinkState, Stream},
+    connection::{CloseReason, Connection, Link, LinkRoute, LinkState},
     duplicates::Candidate,
     handler::Handler,
+    inbound::Inlets,
     task::Command,
 };
 
 /// All links, by connection.
 pub(super) struct Transfer {
-    inbound: mpsc::Sender<(Connection, Stream)>,
+    inbound: Inlets,
     commands: mpsc::WeakSender<Command>,
     links: HashMap<ConnectionId, (Arc<Link>, watch::Sender<LinkState>)>,
     /// What every connection is asked for.
@@ -46,7 +47,7 @@ struct UnknownTransport(Multiaddr);
 
 impl Transfer {
     pub(super) fn new(
-        inbound: mpsc::Sender<(Connection, Stream)>,
+        inbound: Inlets,
         commands: mpsc::WeakSender<Command>,
         asked: Option<Controller>,
         gauges: Gauges,

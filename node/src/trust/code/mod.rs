@@ -164,7 +164,10 @@ mod tests {
             ("7-crossword-almnod", "almond"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(matches!(&error, CodeError::Word { suggestions, .. } if suggestions[0] == suggestion), "{error}");
+            assert!(
+                matches!(&error, CodeError::Word { suggestions, .. } if suggestions[0] == suggestion),
+                "{error}"
+            );
             assert!(error.to_string().contains(&format!("is it {suggestion}")), "{error}");
         }
         let far = parse("7-crossword-zzzzzz").unwrap_err();
@@ -176,7 +179,9 @@ mod tests {
         for text in ["", "7", "7-crossword", "7-crossword-almond-almond", "-", &"7-".repeat(1000)] {
             assert!(matches!(parse(text), Err(CodeError::Shape(_))), "{text}");
         }
-        for text in ["0-crossword-almond", "10000-crossword-almond", "x-crossword-almond", "-7.1-crossword-almond"] {
+        for text in
+            ["0-crossword-almond", "10000-crossword-almond", "x-crossword-almond", "-7.1-crossword-almond"]
+        {
             assert!(matches!(parse(text), Err(CodeError::Nameplate(_))), "{text}");
         }
         for text in ["7-\u{1b}[2J-almond", "\u{1b}-crossword-almond", "\u{1b}"] {
@@ -197,7 +202,11 @@ mod tests {
     #[test]
     fn what_is_drawn_is_read_and_its_number_grows_when_short_ones_are_taken() {
         let drawn: Vec<_> = (0..200).map(|_| Code::draw(0).unwrap()).collect();
-        assert!(drawn.iter().all(|code| code.nameplate().number() <= FEW && parse(&code.to_string()) == Ok(*code)));
+        assert!(
+            drawn
+                .iter()
+                .all(|code| code.nameplate().number() <= FEW && parse(&code.to_string()) == Ok(*code))
+        );
         assert!(drawn.iter().any(|code| *code != drawn[0]));
         assert!((0..200).any(|_| Code::draw(SHORT_DRAWS).unwrap().nameplate().number() > FEW));
     }

@@ -60,8 +60,7 @@ fn typos(one: &str, other: &str) -> usize {
         let mut current = vec![row; other.len() + 1];
         for column in 1..=other.len() {
             let mistaken = usize::from(one[row - 1] != other[column - 1]);
-            let mut least =
-                (last[column] + 1).min(current[column - 1] + 1).min(last[column - 1] + mistaken);
+            let mut least = (last[column] + 1).min(current[column - 1] + 1).min(last[column - 1] + mistaken);
             let swapped = row > 1
                 && column > 1
                 && one[row - 1] == other[column - 2]
@@ -84,7 +83,8 @@ mod tests {
     fn there_are_2048_short_plain_words_in_order() {
         assert_eq!(LIST.len(), WORDS);
         assert!(LIST.is_sorted_by(|one, other| one < other));
-        let plain = |word: &&str| (4..=9).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase());
+        let plain =
+            |word: &&str| (4..=9).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase());
         assert!(LIST.iter().all(plain));
     }
 
