@@ -81,6 +81,14 @@ impl Invitation {
         self.standing
     }
 
+    /// The Unix second at which it ends by itself; one that is taken does not.
+    pub fn waits_until_s(&self) -> Option<u64> {
+        match self.standing {
+            Standing::Open => self.expires_s,
+            Standing::Taken(_) | Standing::Burnt => None,
+        }
+    }
+
     /// Whether a peer that says hello at the Unix second `now_s` may go on and prove what it knows.
     pub fn hear(&self, hello: &Hello, peer: PeerId, now_s: u64) -> Result<(), Refusal> {
         if hello.version != VERSION {
