@@ -50,7 +50,12 @@ impl JoinError {
         let Self::Failed(tried) = self else { return None };
         let mut refusals = tried.iter().filter_map(|(_, error)| match error {
             GuestError::Line(LineError::Refused(refusal)) => Some(*refusal),
-            GuestError::Line(LineError::Broken { .. } | LineError::Order { .. } | LineError::Message(_))
+            GuestError::Line(
+                LineError::Broken { .. }
+                | LineError::NotWaiting
+                | LineError::Order { .. }
+                | LineError::Message(_),
+            )
             | GuestError::Dial(_)
             | GuestError::Stream(_)
             | GuestError::Keys(_)

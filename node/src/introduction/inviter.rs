@@ -119,7 +119,7 @@ impl Inviting {
                     Ok(introduced) => return Ok(introduced),
                     Err(trouble) => {
                         turned_away(peer, &trouble);
-                        if lock(&self.invitation).standing() == Standing::Burnt {
+                        if self.was_burnt_by(&trouble) {
                             return Err(InviteError::Burnt(peer));
                         }
                     }
@@ -127,6 +127,11 @@ impl Inviting {
                 () = &mut expired, if running.is_empty() => return Err(InviteError::Expired),
             }
         }
+    }
+
+    fn was_burnt_by(&self, trouble: &Trouble) -> bool {
+        matches!(trouble, Trouble::Refused(Refusal::Wrong))
+            && lock(&self.invitation).standing() == Standing::Burnt
     }
 }
 

@@ -21,6 +21,9 @@ pub enum LineError {
         /// What came instead.
         cause: String,
     },
+    /// The peer does not speak the protocol.
+    #[error("it waits for nobody")]
+    NotWaiting,
     /// Another message came.
     #[error("its {came} came where a {awaited} was due")]
     Order {
@@ -75,11 +78,9 @@ impl Line {
 }
 
 fn broken(awaited: &'static str) -> impl FnOnce(io::Error) -> LineError {
-    move |error| {
-        let cause = match error.kind() {
-            io::ErrorKind::UnexpectedEof => "it ended the stream".into(),
-            _ => error.to_string(),
-        };
-        LineError::Broken { awaited, cause }
+    move |error| match error.kind() {
+        io::ErrorKind::Unsupported => LineError::NotWaiting,
+        io::ErrorKind::UnexpectedEof => LineError::Broken { awaited, cause: "it ended the stream".into() },
+        _ => LineError::Broken { awaited, cause: error.to_string() },
     }
 }

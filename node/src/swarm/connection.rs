@@ -12,6 +12,7 @@ use futures::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use ketch_channel::{Controller, Gauge, TransportKind, limits::OPEN_STREAMS};
 use libp2p::{
     Multiaddr, PeerId, StreamProtocol,
+    core::upgrade::NegotiationError,
     swarm::{self, ConnectionId},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -295,13 +296,24 @@ impl fmt::Debug for Stream {
     }
 }
 
+/// The peer's answer in the negotiation comes with the first read, and may be a no.
+fn explain_read(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<NegotiationError>());
+    match cause {
+        Some(NegotiationError::Failed) => {
+            io::Error::new(io::ErrorKind::Unsupported, "the peer does not speak the protocol of the stream")
+        }
+        Some(NegotiationError::ProtocolError(_)) | None => error,
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let read = self.usable()?.poll_read(context, buffer);
+        let read = self.usable()?.poll_read(context, buffer).map_err(explain_read);
         if let Poll::Ready(Err(error)) = &read {
             self.failed = Some(error.kind());
         }
