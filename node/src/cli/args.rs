@@ -1,6 +1,7 @@
 //! The command line as it is written; each command turns its part into what the library takes.
 
 mod channel;
+mod pair;
 mod sync;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -20,6 +21,7 @@ use ketch_protocol::{
 };
 
 pub(crate) use channel::ChannelOptions;
+pub(crate) use pair::Pair;
 pub(crate) use sync::{CompressionName, RuleOption, RuleOptions, Sync};
 
 use super::endpoint::split_at_equals;
@@ -58,6 +60,8 @@ pub(crate) enum Command {
     Sync(Box<Sync>),
     /// Take back the latest sync that a trash was kept for
     Undo(Undo),
+    /// Get to know another node: each gets into the other one's address book
+    Pair(Box<Pair>),
     /// Give peers names
     Peers(Peers),
     /// Print who this node is
@@ -81,6 +85,10 @@ pub(crate) struct Send {
     /// Also write the ticket to a file that only you can read
     #[arg(long, value_name = "FILE")]
     pub(crate) ticket_file: Option<PathBuf>,
+
+    /// Print a short code that can be said, for one receiver, instead of the ticket
+    #[arg(long, conflicts_with_all = ["uses", "ticket_file"])]
+    pub(crate) code: bool,
 
     /// Listen here instead of on every interface; may be given several times
     #[arg(long, value_name = "ADDR")]
@@ -106,7 +114,7 @@ pub(crate) struct Send {
     #[arg(long)]
     pub(crate) new: bool,
 
-    /// How long the offer stands: 90s, 15m, 1h, 7d or never [default: 24h]
+    /// How long the offer stands: 90s, 15m, 1h, 7d or never [default: 24h, of a code 1h]
     #[arg(long, value_name = "TIME")]
     pub(crate) expires: Option<Lifetime>,
 
@@ -120,13 +128,17 @@ pub(crate) struct Send {
 
 #[derive(Debug, Args)]
 pub(crate) struct Receive {
-    /// The ticket; @FILE reads it from a file, - from standard input
-    #[arg(value_name = "TICKET|@FILE|-")]
-    pub(crate) ticket: String,
+    /// The ticket or the code; @FILE reads it from a file, - from standard input
+    #[arg(value_name = "TICKET|CODE|@FILE|-")]
+    pub(crate) told: String,
 
     /// Where to store it; made if missing
     #[arg(value_name = "DEST", default_value = ".")]
     pub(crate) destination: PathBuf,
+
+    /// Where a code is waited for, as it is printed there; may be given several times
+    #[arg(long, value_name = "ADDR/p2p/PEERID")]
+    pub(crate) at: Vec<Multiaddr>,
 
     /// Use this transport only: quic or tcp
     #[arg(long, value_name = "quic|tcp")]

@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 
 use ketch::{
+    introduction::{AnnounceError, InviteError, JoinError},
     swarm::{ControllerError, DialError, NodeError},
     transfer::{ConnectError, DialedError, OfferError, ReceiveError, SyncError},
     tree::{TargetError, UndoError, Unfinished},
 };
 use ketch_protocol::{
+    introduction::Refusal,
     message::Counts,
     problem::Reason,
     session::{SessionError, Stop},
@@ -95,6 +97,12 @@ impl Exit {
         if let Some(error) = error.downcast_ref::<DialError>() {
             return Self::of_dial(error);
         }
+        if error.is::<JoinError>() {
+            return Self::Unreachable;
+        }
+        if error.is::<Interrupted>() {
+            return Self::Interrupted;
+        }
         if error.is::<Usage>() {
             return Self::Usage;
         }
@@ -166,6 +174,11 @@ impl Exit {
     }
 }
 
+/// The person has stopped it.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(crate) struct Interrupted;
+
 /// The command line asks for something that makes no sense.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -195,6 +208,15 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<SyncError>() {
         return sync_hint(error);
     }
+    if let Some(error) = error.downcast_ref::<JoinError>() {
+        return Some(join_hint(error.refusal()));
+    }
+    if let Some(error) = error.downcast_ref::<InviteError>() {
+        return invite_hint(*error);
+    }
+    if let Some(AnnounceError::Crowded) = error.downcast_ref::<AnnounceError>() {
+        return Some("leave --code out to use a ticket");
+    }
     match error.downcast_ref::<ReceiveError>()? {
         ReceiveError::NoAddress { .. } => Some("leave --transport out to use whatever the ticket has"),
         ReceiveError::Dialed(error) => dialed_hint(
@@ -203,6 +225,34 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
             "the ticket is spent, expired or for someone else; `ketch send` makes a new one",
         ),
         ReceiveError::Target(_) | ReceiveError::LookAtTarget(_) | ReceiveError::List(_) => None,
+    }
+}
+
+/// What helps a guest that was refused, or met nobody.
+fn join_hint(refusal: Option<Refusal>) -> &'static str {
+    match refusal {
+        None => "the command that printed it must still be running there, and its port reachable from here",
+        Some(Refusal::Wrong | Refusal::Burnt | Refusal::Used | Refusal::Expired) => {
+            "run the command that printed it once more there, which prints another one"
+        }
+        Some(Refusal::OtherCode) => "the number in front is another one there, or it waits with a ticket",
+        Some(Refusal::OtherPurpose) => {
+            "what `ketch send` prints is for `ketch receive`, what `ketch pair` prints for `ketch pair`"
+        }
+        Some(Refusal::NotAdmitted) => {
+            "the offer is reserved for another peer; `ketch send --new` makes another"
+        }
+        Some(Refusal::Version) => "both sides need the same version of ketch",
+    }
+}
+
+fn invite_hint(error: InviteError) -> Option<&'static str> {
+    match error {
+        InviteError::Burnt(_) => {
+            Some("run the same command again for another code, and say it to the right person")
+        }
+        InviteError::Expired => Some("--expires TIME waits longer"),
+        InviteError::Stopped => None,
     }
 }
 

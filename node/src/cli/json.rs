@@ -1,9 +1,10 @@
 //! Events as NDJSON: one object a line, each with an `event`. `docs/events.md` is the schema.
 
 use ketch::{
-    swarm::{BufferSize, Controller, Effective, PathStatistics},
+    swarm::{BufferSize, Controller, Effective, PathStatistics, PeerId},
     transfer::{ChannelReport, ConnectionCounts, Direction, Event, Progress, Report},
     tree::{Undone, Unfinished},
+    trust::PeerName,
 };
 use ketch_protocol::{
     message::{Congestion, Counts, Totals},
@@ -11,6 +12,8 @@ use ketch_protocol::{
     problem::Problem,
 };
 use serde_json::{Value, json};
+
+use super::join::Told;
 
 /// An event; `None` for what is no event of this interface.
 pub(super) fn event(event: &Event) -> Option<Value> {
@@ -24,9 +27,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
             "controller": controller(route.asked, route.effective.as_ref()),
             "buffers": route.effective.as_ref().map(buffers),
         }),
-        Event::TurnedAway { peer, why } => {
-            json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })
-        }
+        Event::TurnedAway { peer, why } => turned_away(*peer, why),
         Event::Began { place, direction, preview } => json!({
             "event": "began",
             "share": place.share.as_str(),
@@ -141,6 +142,32 @@ pub(super) fn offered(ticket: &str, reopened: bool, addresses: &[String], expire
         "addresses": addresses,
         "expires_s": expires_s,
     })
+}
+
+/// A code or a ticket that waits for a guest.
+pub(super) fn invited(told: &Told, addresses: &[String], expires_s: Option<u64>) -> Value {
+    let mut fields = json!({ "addresses": addresses, "expires_s": expires_s });
+    let (kind, text) = match told {
+        Told::Code(code) => ("code", code.to_string()),
+        Told::Ticket(ticket) => ("ticket", ticket.to_string()),
+    };
+    fields[kind] = text.into();
+    with("invited", fields)
+}
+
+/// A guest has proved that it knows the code or the ticket.
+pub(super) fn introduced(peer: PeerId) -> Value {
+    json!({ "event": "introduced", "peer_id": peer.to_string() })
+}
+
+/// A peer that was not introduced.
+pub(super) fn turned_away(peer: PeerId, why: &str) -> Value {
+    json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })
+}
+
+/// A peer that is in the address book now.
+pub(super) fn paired(name: &PeerName, peer: PeerId, addresses: &[String]) -> Value {
+    json!({ "event": "paired", "name": name.as_str(), "peer_id": peer.to_string(), "addresses": addresses })
 }
 
 /// A node that serves shares.

@@ -20,7 +20,7 @@ use super::{
 
 /// Port of the usual addresses: KETC on the keys of a telephone. It stays from one start to the next, so that
 /// address books stay right.
-const PORT: u16 = 5382;
+pub(super) const PORT: u16 = 5382;
 
 pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Result<Exit> {
     let config = config(&command)?;

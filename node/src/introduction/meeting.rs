@@ -8,12 +8,16 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use futures::future::{BoxFuture, ready};
+use futures::future::{BoxFuture, join_all, ready};
 
 use crate::{
     swarm::{Multiaddr, PeerId},
-    trust::code::Nameplate,
+    trust::{Code, code::Nameplate},
 };
+
+/// How often a number is drawn: three short ones, and so many long ones that a place with a thousand who wait leaves
+/// one of them free.
+const DRAWS: u32 = 12;
 
 /// Somebody who may be the inviter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +54,65 @@ pub trait Meeting: Send + Sync {
 
     /// Who waits under a number; nobody if nobody does.
     fn find(&self, nameplate: Nameplate) -> BoxFuture<'_, Result<Vec<Found>, MeetingError>>;
+}
+
+/// A code that can be found.
+pub struct Announced {
+    /// The code.
+    pub code: Code,
+    /// Where it cannot be found though it should.
+    pub unavailable: Vec<MeetingError>,
+    /// Holds what makes it found.
+    _held: Vec<Announcement>,
+}
+
+/// Why no code can be found.
+#[derive(Debug, thiserror::Error)]
+pub enum AnnounceError {
+    /// The system gives no randomness.
+    #[error("making a code: {0}")]
+    Random(#[from] getrandom::Error),
+    /// Every number that was drawn is in use.
+    #[error("making a code: {DRAWS} numbers were drawn, and others wait under all of them")]
+    Crowded,
+}
+
+/// Draws codes until nobody else waits under the number of one, and lets it be found at all places.
+pub async fn announce(places: &[Box<dyn Meeting>]) -> Result<Announced, AnnounceError> {
+    for draw in 0..DRAWS {
+        let code = Code::draw(draw)?;
+        let (mut held, mut unavailable, mut is_taken) = (Vec::new(), Vec::new(), false);
+        for place in places {
+            match place.announce(code.nameplate()).await {
+                Ok(announcement) => held.push(announcement),
+                Err(MeetingError::Taken(_)) => is_taken = true,
+                Err(error @ MeetingError::Unavailable { .. }) => unavailable.push(error),
+            }
+        }
+        if !is_taken {
+            return Ok(Announced { code, unavailable, _held: held });
+        }
+    }
+    Err(AnnounceError::Crowded)
+}
+
+/// Who waits under a number at any of the places, each once, with all addresses; and the places that do not tell.
+pub async fn find(places: &[Box<dyn Meeting>], nameplate: Nameplate) -> (Vec<Found>, Vec<MeetingError>) {
+    let (mut all, mut unavailable) = (Vec::<Found>::new(), Vec::new());
+    for answer in join_all(places.iter().map(|place| place.find(nameplate))).await {
+        match answer {
+            Ok(found) => found.into_iter().for_each(|found| add(&mut all, found)),
+            Err(error) => unavailable.push(error),
+        }
+    }
+    (all, unavailable)
+}
+
+fn add(all: &mut Vec<Found>, found: Found) {
+    match all.iter_mut().find(|known| known.peer == found.peer) {
+        Some(known) => known.addresses.extend(found.addresses),
+        None => all.push(found),
+    }
 }
 
 /// No place at all: a person says the inviter's addresses beside the code.
@@ -145,6 +208,31 @@ mod tests {
         drop(present);
         assert_eq!(now(guest.find(seven)), Ok(vec![]));
         assert!(now(guest.announce(seven)).is_ok());
+    }
+
+    #[test]
+    fn a_code_is_drawn_until_its_number_is_free_everywhere() {
+        // given: a place where somebody waits under every short number but one
+        let place = InProcess::new(somebody());
+        let others = place.seen_by(somebody());
+        let numbers = (1..=99).filter_map(Nameplate::new);
+        let _taken: Vec<_> = numbers.map(|number| now(others.announce(number)).unwrap()).collect();
+        // when: codes are announced there and at a place that has room
+        let places: [Box<dyn Meeting>; 2] = [Box::new(Direct(Vec::new())), Box::new(place)];
+        let announced = announce(&places).now_or_never().unwrap().unwrap();
+        // then: the number is a longer one, and is found
+        assert!(announced.code.nameplate().number() > 99);
+        let (found, unavailable) = find(&places, announced.code.nameplate()).now_or_never().unwrap();
+        assert_eq!((found.len(), unavailable.len(), announced.unavailable.len()), (1, 0, 0));
+    }
+
+    #[test]
+    fn somebody_found_twice_is_tried_once_with_all_addresses() {
+        let one = somebody();
+        let other = Found { addresses: vec!["/ip4/192.0.2.7/udp/1/quic-v1".parse().unwrap()], ..one.clone() };
+        let places: [Box<dyn Meeting>; 2] = [Box::new(Direct(vec![one])), Box::new(Direct(vec![other]))];
+        let (found, _) = find(&places, Nameplate::new(7).unwrap()).now_or_never().unwrap();
+        assert_eq!((found.len(), found[0].addresses.len()), (1, 2));
     }
 
     #[test]

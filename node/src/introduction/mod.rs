@@ -17,7 +17,9 @@ pub use guest::{GuestError, JoinError, Joining, join};
 pub use inviter::{InviteError, Inviting, Trouble};
 pub use keys::KeyError;
 pub use line::LineError;
-pub use meeting::{Announcement, Direct, Found, InProcess, Meeting, MeetingError};
+pub use meeting::{
+    AnnounceError, Announced, Announcement, Direct, Found, InProcess, Meeting, MeetingError, announce, find,
+};
 pub use said::{CardError, GivenError, PairCard, given_ticket};
 
 use crate::swarm::{Connection, PeerId};
