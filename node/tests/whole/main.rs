@@ -16,6 +16,7 @@ mod hostile_sender;
 mod hostile_streams;
 mod hostile_sync;
 mod interrupt;
+mod introduced;
 mod joining;
 mod killed;
 mod kinds;
