@@ -100,7 +100,7 @@ impl Inviting {
         give: impl FnMut(PeerId) -> Result<Vec<u8>, String>,
         mut turned_away: impl FnMut(PeerId, &Trouble),
     ) -> Result<Introduced, InviteError> {
-        let host = Host {
+        let terms = Terms {
             own: self.own,
             password: self.password,
             invitation: &self.invitation,
@@ -113,7 +113,7 @@ impl Inviting {
             tokio::select! {
                 arrived = self.introductions.next(), if running.len() < AT_ONCE => {
                     let Some((connection, stream)) = arrived else { return Err(InviteError::Stopped) };
-                    running.push(host.introduce(connection, stream));
+                    running.push(terms.introduce(connection, stream));
                 }
                 Some((peer, outcome)) = running.next() => match outcome {
                     Ok(introduced) => return Ok(introduced),
@@ -136,14 +136,14 @@ impl Inviting {
 }
 
 /// What all introductions of an invitation share.
-struct Host<'a, G> {
+struct Terms<'a, G> {
     own: PeerId,
     password: Password,
     invitation: &'a Mutex<Invitation>,
     give: Mutex<G>,
 }
 
-impl<G: FnMut(PeerId) -> Result<Vec<u8>, String>> Host<'_, G> {
+impl<G: FnMut(PeerId) -> Result<Vec<u8>, String>> Terms<'_, G> {
     async fn introduce(
         &self,
         connection: Connection,

@@ -155,7 +155,12 @@ fn nonce() -> Nonce {
 
 #[cfg(test)]
 mod tests {
-    use ketch_protocol::message::{SECRET_BYTES, Secret};
+    use ketch_protocol::{
+        introduction::{Hello, Message, Welcome, encode},
+        limits::VERSION,
+        message::{SECRET_BYTES, Secret},
+    };
+    use rand_core::{CryptoRng, RngCore};
 
     use super::*;
 
@@ -179,6 +184,74 @@ mod tests {
             (inviter.is_guest_proof(guest.guest_proof()), guest.is_inviter_proof(inviter.inviter_proof()));
         assert_eq!(proofs.0, proofs.1);
         proofs.0
+    }
+
+    /// Gives the same byte over and over.
+    struct Same(u8);
+
+    impl RngCore for Same {
+        fn next_u32(&mut self) -> u32 {
+            u32::from_ne_bytes([self.0; 4])
+        }
+
+        fn next_u64(&mut self) -> u64 {
+            u64::from_ne_bytes([self.0; 8])
+        }
+
+        fn fill_bytes(&mut self, bytes: &mut [u8]) {
+            bytes.fill(self.0);
+        }
+
+        fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), rand_core::Error> {
+            self.fill_bytes(bytes);
+            Ok(())
+        }
+    }
+
+    impl CryptoRng for Same {}
+
+    /// The peer with an ed25519 key of this byte.
+    fn peer(byte: u8) -> PeerId {
+        PeerId::from_bytes(&[&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20][..], &[byte; 32]].concat()).unwrap()
+    }
+
+    /// The whole introduction of `docs/wire-format.md`: what both sides say, frame by frame.
+    fn example() -> Vec<u8> {
+        let password = code("7-crossword-almond");
+        let parties = Parties { guest: peer(0x22), inviter: peer(0x11), purpose: Purpose::Fetch };
+        let (guest, inviter) = identities(&parties);
+        let shared = shared(&password, parties.purpose);
+        let (guest_exchange, guest_share) =
+            Exchange::begun(Spake2::start_a_with_rng(&shared, &guest, &inviter, Same(1)));
+        let (inviter_exchange, inviter_share) =
+            Exchange::begun(Spake2::start_b_with_rng(&shared, &guest, &inviter, Same(2)));
+        let guest = guest_exchange.finish(&inviter_share).unwrap();
+        let inviter = inviter_exchange.finish(&guest_share).unwrap();
+        let (guest_proof, proof) = (guest.guest_proof(), inviter.inviter_proof());
+        let sealed = inviter.from_inviter.close(b"ketch1...".to_vec());
+        let hello = Hello {
+            version: VERSION,
+            purpose: parties.purpose,
+            nameplate: password.nameplate(),
+            share: guest_share,
+        };
+        let said = [
+            Message::Hello(hello),
+            Message::Share(inviter_share),
+            Message::Proof(guest_proof),
+            Message::Welcome(Welcome { proof, sealed }),
+            Message::Card(guest.from_guest.close(Vec::new())),
+            Message::Thanks,
+        ];
+        said.iter().flat_map(encode).collect()
+    }
+
+    #[test]
+    fn the_fixture_is_what_two_who_know_the_code_say() {
+        let fixture = include_str!("../../../fixtures/wire/introduction.hex");
+        let digits: String = fixture.lines().filter_map(|line| line.split('#').next()).collect();
+        let digits: String = digits.split_whitespace().collect();
+        assert_eq!(data_encoding::HEXLOWER.encode(&example()), digits);
     }
 
     #[test]
@@ -237,12 +310,18 @@ mod tests {
     #[test]
     fn what_is_no_share_is_refused() {
         let (password, parties) = (code("7-crossword-almond"), parties());
-        let mut no_point = [0xff; SHARE_BYTES];
-        no_point[0] = b'B';
-        for share in [[0; SHARE_BYTES], [0xff; SHARE_BYTES], no_point] {
+        let is_refused = |share: [u8; SHARE_BYTES]| {
             let (guest, _) = Exchange::as_guest(&password, &parties);
-            assert_eq!(guest.finish(&share).err(), Some(KeyError::Share));
-        }
+            guest.finish(&share).is_err_and(|error| error == KeyError::Share)
+        };
+        assert!(is_refused([0; SHARE_BYTES]) && is_refused([0xff; SHARE_BYTES]));
+        // Of the right side, but only every second number is the height of a point.
+        let heights = (0..100).filter(|height| {
+            let mut share = [0; SHARE_BYTES];
+            (share[0], share[1]) = (b'B', *height);
+            is_refused(share)
+        });
+        assert!((30..70).contains(&heights.count()));
     }
 
     #[test]

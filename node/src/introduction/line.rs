@@ -78,9 +78,12 @@ impl Line {
 }
 
 fn broken(awaited: &'static str) -> impl FnOnce(io::Error) -> LineError {
-    move |error| match error.kind() {
-        io::ErrorKind::Unsupported => LineError::NotWaiting,
-        io::ErrorKind::UnexpectedEof => LineError::Broken { awaited, cause: "it ended the stream".into() },
-        _ => LineError::Broken { awaited, cause: error.to_string() },
+    move |error| {
+        if error.kind() == io::ErrorKind::Unsupported {
+            return LineError::NotWaiting;
+        }
+        let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
+        let cause = if is_end { "it ended the stream".into() } else { error.to_string() };
+        LineError::Broken { awaited, cause }
     }
 }

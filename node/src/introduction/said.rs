@@ -21,13 +21,8 @@ pub enum GivenError {
     #[error("reading the ticket that the peer gave: {0}")]
     Ticket(#[from] TicketError),
     /// It is somebody else's.
-    #[error("the peer {peer} gave a ticket of {named}")]
-    OtherPeer {
-        /// Who gave it.
-        peer: PeerId,
-        /// Whom it pins.
-        named: PeerId,
-    },
+    #[error("the peer gave a ticket of {0}, not of its own")]
+    OtherPeer(Box<PeerId>),
 }
 
 /// The ticket that an inviter gave. It pins that inviter, and its addresses begin with the one where it was met.
@@ -35,7 +30,7 @@ pub fn given_ticket(introduced: &Introduced) -> Result<Ticket, GivenError> {
     let text = str::from_utf8(&introduced.said).map_err(|_| GivenError::Foreign)?;
     let ticket = text.parse::<Ticket>()?;
     if ticket.peer() != introduced.peer() {
-        return Err(GivenError::OtherPeer { peer: introduced.peer(), named: ticket.peer() });
+        return Err(GivenError::OtherPeer(Box::new(ticket.peer())));
     }
     let met = introduced.connection.remote_address().clone();
     let addresses = std::iter::once(met).chain(ticket.addresses().iter().cloned());

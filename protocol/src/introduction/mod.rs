@@ -144,6 +144,34 @@ pub enum Refusal {
     NotAdmitted,
 }
 
+impl Refusal {
+    /// All of them, by their code.
+    pub const ALL: [Self; 8] = [
+        Self::Version,
+        Self::OtherCode,
+        Self::OtherPurpose,
+        Self::Wrong,
+        Self::Burnt,
+        Self::Used,
+        Self::Expired,
+        Self::NotAdmitted,
+    ];
+
+    /// Its code in `docs/wire-format.md`.
+    pub fn code(self) -> u32 {
+        match self {
+            Self::Version => 1,
+            Self::OtherCode => 2,
+            Self::OtherPurpose => 3,
+            Self::Wrong => 4,
+            Self::Burnt => 5,
+            Self::Used => 6,
+            Self::Expired => 7,
+            Self::NotAdmitted => 8,
+        }
+    }
+}
+
 /// What a side that pairs says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Card {

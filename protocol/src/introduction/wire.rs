@@ -76,7 +76,7 @@ pub(super) fn encode(message: &Message) -> Vec<u8> {
         }
         Message::Card(sealed) => Body::Card(sealed.clone()),
         Message::Thanks => Body::Thanks(Nothing {}),
-        Message::Refuse(refusal) => Body::Refuse(refusal_number(*refusal)),
+        Message::Refuse(refusal) => Body::Refuse(refusal.code()),
     };
     Envelope { body: Some(body) }.encode_to_vec()
 }
@@ -152,31 +152,8 @@ fn purpose_of(number: u32) -> Option<Purpose> {
     [Purpose::Fetch, Purpose::Pair].into_iter().find(|purpose| purpose_number(*purpose) == number)
 }
 
-fn refusal_number(refusal: Refusal) -> u32 {
-    match refusal {
-        Refusal::Version => 1,
-        Refusal::OtherCode => 2,
-        Refusal::OtherPurpose => 3,
-        Refusal::Wrong => 4,
-        Refusal::Burnt => 5,
-        Refusal::Used => 6,
-        Refusal::Expired => 7,
-        Refusal::NotAdmitted => 8,
-    }
-}
-
-fn refusal_of(number: u32) -> Option<Refusal> {
-    const ALL: [Refusal; 8] = [
-        Refusal::Version,
-        Refusal::OtherCode,
-        Refusal::OtherPurpose,
-        Refusal::Wrong,
-        Refusal::Burnt,
-        Refusal::Used,
-        Refusal::Expired,
-        Refusal::NotAdmitted,
-    ];
-    ALL.into_iter().find(|refusal| refusal_number(*refusal) == number)
+fn refusal_of(code: u32) -> Option<Refusal> {
+    Refusal::ALL.into_iter().find(|refusal| refusal.code() == code)
 }
 
 #[cfg(test)]
@@ -209,7 +186,7 @@ mod tests {
             Message::Card(vec![5; 100]),
             Message::Thanks,
         ];
-        messages.extend((1..=8).map(|number| Message::Refuse(refusal_of(number).unwrap())));
+        messages.extend(Refusal::ALL.map(Message::Refuse));
         for message in messages {
             assert_eq!(decode(&encode(&message)), Ok(message));
         }
