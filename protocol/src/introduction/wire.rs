@@ -221,6 +221,27 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_is_cut_or_changed_is_read_or_refused() {
+        let welcome = Message::Welcome(Welcome { proof: [3; PROOF_BYTES], sealed: vec![4; 9] });
+        let card = Card { name: "laptop".into(), addresses: vec![vec![1; 9]] }.encode();
+        for bytes in [
+            encode(&Message::Hello(hello())),
+            encode(&welcome),
+            encode(&Message::Refuse(Refusal::Wrong)),
+            card,
+        ] {
+            for place in 0..bytes.len() {
+                let mut changed = bytes.clone();
+                changed[place] ^= 0x81;
+                for bytes in [&bytes[..place], &changed] {
+                    // Whatever it is, a reader that is done with it has bounded fields, or an error.
+                    let _ = (decode(bytes), decode_card(bytes));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_card_has_a_short_name_and_few_addresses() {
         let longest = Card {
             name: "x".repeat(CARD_NAME_BYTES),

@@ -99,10 +99,16 @@ mod tests {
 
     #[test]
     fn no_typo_makes_one_word_of_another() {
+        // One typo leaves the first letter or the last one as it was.
+        let may_be_near = |one: &str, other: &str| {
+            one.len().abs_diff(other.len()) <= 1
+                && (one.as_bytes().first() == other.as_bytes().first()
+                    || one.as_bytes().last() == other.as_bytes().last())
+        };
         for (place, word) in LIST.iter().enumerate() {
             let near = LIST[place + 1..]
                 .iter()
-                .filter(|other| word.len().abs_diff(other.len()) <= 1)
+                .filter(|other| may_be_near(word, other))
                 .find(|other| typos(word, other) < 2);
             assert_eq!(near, None, "{word}");
         }
