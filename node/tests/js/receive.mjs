@@ -1,7 +1,8 @@
 // Receives a small tree by a ticket: node receive.mjs TICKET TARGET [plain|compressed]
 //
-// Written from docs/wire-format.md and docs/ticket.md alone. It holds each file in memory, and wants nothing but what
-// the sender sends by itself. At the end it prints, as JSON, its account and how many data streams of each kind came.
+// Written from docs/wire-format.md and docs/ticket.md alone. It holds the tree in memory, wants nothing but what the
+// sender sends by itself, and keeps times to the millisecond, as Node does. At the end it prints, as JSON, its account
+// and how many data streams of each kind came.
 
 import { randomBytes } from 'node:crypto'
 

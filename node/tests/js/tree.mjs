@@ -1,10 +1,10 @@
 // The tree that a receiver writes: what was announced, and what has become of it.
 
-import { chmod, link, lutimes, mkdir, symlink, utimes, writeFile } from 'node:fs/promises'
+import { chmod, lutimes, mkdir, symlink, utimes, writeFile } from 'node:fs/promises'
 
 import { Violation } from './bytes.mjs'
 
-const KIND = { file: 0, directory: 1, symlink: 2, hardLink: 3 }
+const KIND = { file: 0, directory: 1, symlink: 2 }
 const CAUSE = { unwritable: 6 }
 const PATH_BYTES = 4096
 const COMPONENT_BYTES = 255
@@ -37,10 +37,11 @@ export class Tree {
   }
 
   /** The file with this id, once it was announced: content may overtake the manifest. */
-  announced (id) {
-    if (id < this.#entries.length) return this.#entries[id]
+  async announced (id) {
     if (!this.#waiting.has(id)) this.#waiting.set(id, Promise.withResolvers())
-    return this.#waiting.get(id).promise
+    const entry = this.#entries[id] ?? await this.#waiting.get(id).promise
+    if (entry.kind !== KIND.file) throw new Violation(`content of entry ${id}, which is no file`)
+    return entry
   }
 
   /** Gives directories their modes and times, which was too early as long as names came in. */
@@ -52,8 +53,8 @@ export class Tree {
   }
 
   #add (entry) {
-    this.#check(entry)
-    entry.stored = this.#store(entry).then(
+    const above = this.#directoryOf(entry)
+    entry.stored = this.#store(entry, above).then(
       (problem) => problem,
       (error) => ({ cause: CAUSE.unwritable, detail: error.message }))
     this.#entries.push(entry)
@@ -62,39 +63,32 @@ export class Tree {
     return entry
   }
 
-  // Only below directories of this tree, so that nothing outside of it can be reached.
-  #check ({ path, kind, linkTarget }) {
+  // The directory of this tree that the entry is in, so that nothing outside of the tree can be reached; nothing for
+  // the root.
+  #directoryOf ({ path, kind }) {
     const text = path.toString('latin1')
     const legal = (component) => !['', '.', '..'].includes(component) && component.length <= COMPONENT_BYTES
     if (path.length > PATH_BYTES || text.includes('\0') || !text.split('/').every(legal)) {
       throw new Violation('an illegal path')
     }
-    const slash = text.lastIndexOf('/')
-    const above = slash < 0 ? undefined : this.#byPath.get(text.slice(0, slash))
-    if (slash >= 0 && above?.kind !== KIND.directory) throw new Violation('an entry below no directory')
     if (this.#byPath.has(text)) throw new Violation('an entry is listed twice')
     if (!Object.values(KIND).includes(kind)) throw new Violation(`an entry of kind ${kind}`)
-    if (kind === KIND.hardLink && this.#at(linkTarget)?.kind !== KIND.file) throw new Violation('a hard link to no file')
+    const slash = text.lastIndexOf('/')
+    if (slash < 0) return undefined
+    const above = this.#byPath.get(text.slice(0, slash))
+    if (above?.kind !== KIND.directory) throw new Violation('an entry below no directory')
+    return above
   }
 
   // What is in the way of an entry's being stored as listed, or nothing.
-  async #store (entry) {
+  async #store (entry, above) {
+    await above?.stored
     const place = this.#place(entry.path)
     switch (entry.kind) {
       case KIND.file: return storeFile(place, entry)
       case KIND.directory: return void await mkdir(place, 0o700)
       case KIND.symlink: return storeSymlink(place, entry)
-      case KIND.hardLink: return this.#storeHardLink(place, entry)
     }
-  }
-
-  async #storeHardLink (place, entry) {
-    const file = this.#at(entry.linkTarget)
-    return (await file.stored) ?? void await link(this.#place(file.path), place)
-  }
-
-  #at (path) {
-    return this.#byPath.get(path.toString('latin1'))
   }
 
   #place (path) {
@@ -109,7 +103,7 @@ class Entry {
   #offsets = new Set()
 
   constructor (id, path, { kind, size, mode, seconds, nanoseconds, linkTarget }) {
-    Object.assign(this, { id, path, kind, size, mode, linkTarget, time: seconds + nanoseconds / 1e9 })
+    Object.assign(this, { id, path, kind, size, mode, linkTarget, time: new Date(seconds * 1000 + nanoseconds / 1e6) })
     if (kind === KIND.file) {
       this.#bytes = Buffer.alloc(size)
       this.#missing = size

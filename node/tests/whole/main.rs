@@ -17,6 +17,7 @@ mod hostile_streams;
 mod hostile_sync;
 mod interrupt;
 mod joining;
+mod js;
 mod killed;
 mod kinds;
 mod left_out;
