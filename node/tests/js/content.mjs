@@ -18,16 +18,16 @@ const WHOLE_BYTES = 8388608
 const CORRUPT = 7
 
 /** Reads a data stream to its end, and gives each span to the entry of `tree` that it belongs to. */
-export async function readDataStream (stream, session, tree, count) {
+export async function readDataStream (stream, session, tree) {
   const reader = new ByteReader(stream)
   const kind = await reader.byte()
-  if (!(await reader.take(SESSION_BYTES)).equals(session)) throw new Violation('a data stream of another session')
+  if (!(await reader.take(SESSION_BYTES)).equals(session.id)) return stream.abort(new Violation('another session'))
   switch (kind) {
     case STREAM.plain:
-      count.plain++
+      session.streams.plain++
       return readSegments(reader, tree)
     case STREAM.compressed:
-      count.compressed++
+      session.streams.compressed++
       return readSegments(new ByteReader(decompress(reader)), tree)
     default:
       throw new Violation(`a stream of kind ${kind}`)

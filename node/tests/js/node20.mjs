@@ -1,4 +1,4 @@
-// js-libp2p wants Node 22; this is all of it that Node 20, which Debian has, lacks.
+// js-libp2p asks for Node 22; this is all of it that Node 20, which Debian 13 has, lacks.
 
 Promise.withResolvers ??= function () {
   let resolve, reject

@@ -34,22 +34,18 @@ try {
 
 async function receive () {
   const connection = await peer.dial(ticket.addresses)
-  const session = randomBytes(SESSION_BYTES)
+  const session = { id: randomBytes(SESSION_BYTES), streams: { plain: 0, compressed: 0 }, isOver: false }
   const tree = await Tree.create(target)
-  const streams = { plain: 0, compressed: 0 }
   const broken = Promise.withResolvers()
-  const take = (stream) => readDataStream(stream, session, tree, streams).catch((error) => {
+  const take = (stream) => readDataStream(stream, session, tree).catch((error) => {
     stream.abort(error)
-    broken.reject(error)
+    if (!session.isOver) broken.reject(error)
   })
   await peer.handle(PROTOCOL, take, { maxInboundStreams: DATA_STREAMS })
 
   const control = await Control.open(connection)
   try {
-    const secret = ticket.secret
-    control.say({ ask: { version: VERSION, session, secret, selection: { compression: COMPRESSION[form] } } })
-    const account = await Promise.race([broken.promise, converse(control, tree)])
-    return { ...account, streams }
+    return await Promise.race([broken.promise, converse(control, session, tree)])
   } catch (error) {
     if (error instanceof Violation) control.say({ refuse: { reason: VIOLATION, detail: error.message } })
     throw error
@@ -58,7 +54,9 @@ async function receive () {
   }
 }
 
-async function converse (control, tree) {
+async function converse (control, session, tree) {
+  const selection = { compression: COMPRESSION[form] }
+  control.say({ ask: { version: VERSION, session: session.id, secret: ticket.secret, selection } })
   const [, { version }] = await control.hear('offer')
   if (version !== VERSION) throw new Violation(`version ${version} was offered`)
   const { totals, problems, settling } = await hearManifest(control, tree)
@@ -66,9 +64,10 @@ async function converse (control, tree) {
   if (totals.entries !== stored.length || totals.problems !== problems.length) throw new Violation('other totals')
   await tree.completeDirectories()
   const account = accountOf(stored, problems)
+  session.isOver = true // data streams may be reset from here on
   control.say({ done: account })
   await control.hear('farewell')
-  return account
+  return { ...account, streams: session.streams }
 }
 
 async function hearManifest (control, tree) {

@@ -32,6 +32,9 @@ use crate::{
 
 const SECURITY: [(&str, &str); 2] = [("tls", "/tls/1.0.0"), ("noise", "/noise")];
 
+/// The oldest Node on which js-libp2p runs.
+const NODE_MAJOR: u32 = 20;
+
 /// A file longer than this crosses in ranges (docs/wire-format.md).
 const WHOLE_BYTES: usize = 8 << 20;
 
@@ -170,6 +173,7 @@ fn script(name: &str) -> Option<Command> {
 
 /// Copies the scripts and has npm install what they need, once for each lock file, whatever else runs beside.
 fn install() -> Result<PathBuf, String> {
+    find_node()?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/js");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("js");
     fs::create_dir_all(&folder).unwrap();
@@ -186,6 +190,17 @@ fn install() -> Result<PathBuf, String> {
     npm_install(&folder)?;
     fs::write(installed, wanted).unwrap();
     Ok(folder)
+}
+
+fn find_node() -> Result<(), String> {
+    let output = std::process::Command::new("node").arg("--version").output();
+    let said = output.map_err(|error| format!("node cannot be run: {error}"))?.stdout;
+    let version = String::from_utf8_lossy(&said);
+    let major = version.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
+    match major {
+        Some(NODE_MAJOR..) => Ok(()),
+        Some(_) | None => Err(format!("node is {}, and js-libp2p takes {NODE_MAJOR}", version.trim())),
+    }
 }
 
 fn npm_install(folder: &Path) -> Result<(), String> {
