@@ -26,7 +26,7 @@ export class Control {
   #keepingAlive
 
   static async open (connection) {
-    return new Control(await connection.newStream(PROTOCOL))
+    return new Control(await connection.newStream(PROTOCOL, { runOnLimitedConnection: true }))
   }
 
   constructor (stream) {

@@ -1,5 +1,6 @@
 // A js-libp2p peer over TCP, as others would build one: nothing here is ketch's.
 
+import { circuitRelayTransport } from '@libp2p/circuit-relay-v2'
 import { identify } from '@libp2p/identify'
 import { noise } from '@libp2p/noise'
 import { ping } from '@libp2p/ping'
@@ -17,7 +18,7 @@ const SECURITY = { tls, noise }
 export function startPeer ({ security = 'tls', listen = [] } = {}) {
   return createLibp2p({
     addresses: { listen },
-    transports: [tcp()],
+    transports: [tcp(), circuitRelayTransport()],
     connectionEncrypters: [SECURITY[security]()],
     streamMuxers: [yamux()],
     services: { identify: identify(), ping: ping() }

@@ -8,10 +8,11 @@ import { startPeer } from './peer.mjs'
 
 const [address, security] = process.argv.slice(2)
 const peer = await startPeer({ security })
-const identified = Promise.withResolvers()
-peer.addEventListener('peer:identify', ({ detail }) => identified.resolve(detail))
+const identified = new Promise((resolve) => peer.addEventListener('peer:identify', ({ detail }) => {
+  if (address.endsWith(`/${detail.peerId}`)) resolve(detail)
+}))
 const { encryption, remotePeer } = await peer.dial(multiaddr(address))
 const pingMs = await peer.services.ping.ping(remotePeer)
-const { agentVersion, protocols } = await identified.promise
+const { agentVersion, protocols } = await identified
 console.log(JSON.stringify({ agentVersion, protocols, encryption, ping_ms: pingMs }))
 await peer.stop()

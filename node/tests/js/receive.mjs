@@ -41,7 +41,7 @@ async function receive () {
     stream.abort(error)
     if (!session.isOver) broken.reject(error)
   })
-  await peer.handle(PROTOCOL, take, { maxInboundStreams: DATA_STREAMS })
+  await peer.handle(PROTOCOL, take, { maxInboundStreams: DATA_STREAMS, runOnLimitedConnection: true })
 
   const control = await Control.open(connection)
   try {
