@@ -1,6 +1,7 @@
 //! The command line as it is written; each command turns its part into what the library takes.
 
 mod channel;
+mod relay;
 mod sync;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -20,6 +21,7 @@ use ketch_protocol::{
 };
 
 pub(crate) use channel::ChannelOptions;
+pub(crate) use relay::{ReachOptions, Relay};
 pub(crate) use sync::{CompressionName, RuleOption, RuleOptions, Sync};
 
 use super::endpoint::split_at_equals;
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Id(Id),
     /// Measure round trips to a peer
     Ping(Ping),
+    /// Help peers meet that cannot dial each other: what anyone can run on a public host
+    Relay(Relay),
     /// Show it at work: two nodes on this machine, a real tree, both transports
     Demo(Demo),
 }
@@ -111,6 +115,9 @@ pub(crate) struct Send {
     pub(crate) expires: Option<Lifetime>,
 
     #[command(flatten)]
+    pub(crate) reach: ReachOptions,
+
+    #[command(flatten)]
     pub(crate) channel: ChannelOptions,
 
     /// Print events as one JSON object a line
@@ -153,6 +160,9 @@ pub(crate) struct Receive {
     pub(crate) yes: bool,
 
     #[command(flatten)]
+    pub(crate) reach: ReachOptions,
+
+    #[command(flatten)]
     pub(crate) channel: ChannelOptions,
 
     /// Print events as one JSON object a line
@@ -182,6 +192,9 @@ pub(crate) struct Serve {
     /// The most connections that one session may have, 1 to 16
     #[arg(long, value_name = "N", default_value_t = Connections::MOST)]
     pub(crate) connections: Connections,
+
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
 
     #[command(flatten)]
     pub(crate) channel: ChannelOptions,

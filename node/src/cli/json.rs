@@ -1,7 +1,9 @@
 //! Events as NDJSON: one object a line, each with an `event`. `docs/events.md` is the schema.
 
+use std::net::SocketAddr;
+
 use ketch::{
-    swarm::{BufferSize, Controller, Effective, PathStatistics},
+    swarm::{BufferSize, Circuit, Controller, Effective, PathStatistics},
     transfer::{ChannelReport, ConnectionCounts, Direction, Event, Progress, Report},
     tree::{Undone, Unfinished},
 };
@@ -21,6 +23,7 @@ pub(super) fn event(event: &Event) -> Option<Value> {
             "peer_id": route.peer.to_string(),
             "transport": route.transport.to_string(),
             "address": route.address.to_string(),
+            "relay": route.circuit.as_ref().map(relay),
             "controller": controller(route.asked, route.effective.as_ref()),
             "buffers": route.effective.as_ref().map(buffers),
         }),
@@ -141,6 +144,22 @@ pub(super) fn offered(ticket: &str, reopened: bool, addresses: &[String], expire
         "addresses": addresses,
         "expires_s": expires_s,
     })
+}
+
+/// The relay that a connection goes through, and what it allows.
+fn relay(circuit: &Circuit) -> Value {
+    let Circuit { relay, limit } = circuit;
+    json!({
+        "peer_id": relay.to_string(),
+        "limit_bytes": limit.bytes,
+        "limit_s": limit.time.map(|time| time.as_secs()),
+    })
+}
+
+/// What `ketch relay` says at its start, and when its addresses change.
+pub(super) fn relaying(peer: &str, addresses: &[String], metrics: Option<SocketAddr>) -> Value {
+    let metrics = metrics.map(|address| address.to_string());
+    json!({ "event": "relaying", "peer_id": peer, "addresses": addresses, "metrics": metrics })
 }
 
 /// A node that serves shares.

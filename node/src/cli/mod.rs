@@ -12,6 +12,7 @@ mod output;
 mod peers;
 mod ping;
 mod receive;
+mod relay;
 mod rules;
 mod send;
 mod serve;
@@ -81,6 +82,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Undo(command) => undo::run(&command),
         Command::Id(command) => id::run(&command, &state()?).await,
         Command::Ping(command) => ping::run(command, &state()?).await,
+        Command::Relay(command) => relay::run(command, &state()?).await,
         Command::Demo(command) => demo::run(command).await,
     }
 }
@@ -96,6 +98,7 @@ impl Command {
             Self::Undo(command) => command.json,
             Self::Id(command) => command.json,
             Self::Ping(command) => command.json,
+            Self::Relay(command) => command.json,
             Self::Demo(_) => false,
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ketch::{
-    swarm::TransportKind,
+    swarm::{Circuit, TransportKind},
     transfer::{Change, ConnectionCounts, Event, Progress, Report, Route},
     tree::Unfinished,
 };
@@ -335,7 +335,12 @@ fn time_left(progress: &Progress, all: Totals, elapsed: Duration) -> Option<Dura
 
 /// `connected to PEER over tcp with cubic at ADDR`.
 fn route_line(route: &Route) -> String {
-    let Route { peer, transport, address, effective, .. } = route;
+    let Route { peer, transport, address, effective, circuit, .. } = route;
+    if let Some(Circuit { relay, limit }) = circuit {
+        return format!(
+            "connected to {peer} through the relay {relay}, which carries {limit} on one circuit"
+        );
+    }
     let controller = effective.as_ref().map(|effective| format!(" with {}", effective.controller));
     format!("connected to {peer} over {transport}{} at {address}", controller.unwrap_or_default())
 }

@@ -29,7 +29,11 @@ use super::{
 pub(super) async fn run(command: args::Receive, state: &StateFolder) -> anyhow::Result<Exit> {
     let ticket = read_ticket(&command.ticket)?;
     let stop = stop_on_signal()?;
-    let options = NodeOptions { settings: command.channel.settings(), ..NodeOptions::default() };
+    let options = NodeOptions {
+        settings: command.channel.settings(),
+        relays: command.reach.relays(state)?,
+        ..NodeOptions::default()
+    };
     let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Receiver, command.json);

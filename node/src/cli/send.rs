@@ -6,14 +6,14 @@ use std::{
     num::NonZeroU32,
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::Context as _;
 use ketch::{
     state::StateFolder,
     swarm::{
-        ChannelSettings, Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, TransportKind,
+        Inbound, KeptReservations, Keypair, Multiaddr, Node, NodeError, NodeOptions, TransportKind,
         address::{is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
     },
     transfer,
@@ -21,7 +21,7 @@ use ketch::{
     trust::{HeldOffer, OfferRequest, Offers, Ticket, offers::Opened, qr},
 };
 use ketch_protocol::message::Counts;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     args,
@@ -34,12 +34,22 @@ use super::{
 /// Events that wait to be shown.
 pub(super) const EVENTS: usize = 256;
 
+/// Time that relays have to answer before others are told how to reach this node.
+const RESERVING: Duration = Duration::from_secs(5);
+
 pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Result<Exit> {
     let source = open_source(&command)?;
     let stop = stop_on_signal()?;
     let mut opened = open_offer(&command, state)?;
-    let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer).await?;
-    let addresses = addresses_to_share(node.listen_addresses());
+    let options = NodeOptions {
+        settings: command.channel.settings(),
+        relays: command.reach.relays(state)?,
+        ..NodeOptions::default()
+    };
+    let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer, options).await?;
+    let reservations = node.keep_reservations();
+    let mut addresses = addresses_to_share(node.listen_addresses());
+    addresses.extend(reserved(&reservations).await);
     opened.offer.remember_addresses(node.listen_addresses())?;
     let ticket = opened.offer.ticket(node.peer(), addresses);
     announce(&command, &ticket, opened.reopened)?;
@@ -118,6 +128,7 @@ async fn listen(
     command: &args::Send,
     identity: Keypair,
     offer: &HeldOffer,
+    options: NodeOptions,
 ) -> anyhow::Result<(Node, Inbound)> {
     let fits = |address: &Multiaddr| {
         command.transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted))
@@ -134,9 +145,8 @@ async fn listen(
         // As it was: whoever has the ticket looks for it there.
         false => everywhere(known).into_iter().filter(fits).collect(),
     };
-    let settings = command.channel.settings();
     if !before.is_empty() && before != wanted {
-        let started = start(identity.clone(), before, explicit, &settings).await;
+        let started = start(identity.clone(), before, explicit, options.clone()).await;
         if let Ok((node, inbound)) = started
             && !node.listen_addresses().is_empty()
         {
@@ -144,7 +154,7 @@ async fn listen(
         }
         print_line("warning: the ports of this ticket are taken, so it is printed anew with others");
     }
-    let (node, inbound) = start(identity, wanted, explicit, &settings).await?;
+    let (node, inbound) = start(identity, wanted, explicit, options).await?;
     anyhow::ensure!(!node.listen_addresses().is_empty(), "no address of this machine can be listened on");
     Ok((node, inbound))
 }
@@ -154,9 +164,8 @@ async fn start(
     identity: Keypair,
     listen: Vec<Multiaddr>,
     explicit: bool,
-    settings: &ChannelSettings,
+    options: NodeOptions,
 ) -> Result<(Node, Inbound), NodeError> {
-    let options = NodeOptions { settings: settings.clone(), ..NodeOptions::default() };
     let options = match explicit {
         true => NodeOptions { listen, ..options },
         false => NodeOptions { listen_where_possible: listen, ..options },
@@ -204,6 +213,15 @@ pub(super) fn addresses_to_share(mut addresses: Vec<Multiaddr>) -> Vec<Multiaddr
     let is_near = |address: &Multiaddr| is_loopback(address) || is_link_local(address);
     let (near, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_near);
     if others.is_empty() { near } else { others }
+}
+
+/// The addresses through relays, once there are some or every relay has failed.
+pub(super) async fn reserved(reservations: &KeptReservations) -> Vec<Multiaddr> {
+    if timeout(RESERVING, reservations.settled()).await.is_err() {
+        print_line("warning: not every relay has answered yet");
+    }
+    reservations.troubles().iter().for_each(|trouble| print_line(&format!("warning: {trouble}")));
+    reservations.addresses()
 }
 
 fn announce(command: &args::Send, ticket: &Ticket, reopened: bool) -> anyhow::Result<()> {

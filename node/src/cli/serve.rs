@@ -3,7 +3,7 @@
 use ketch::{
     config::ServeConfig,
     state::StateFolder,
-    swarm::{ChannelSettings, Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
+    swarm::{Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
     transfer::{self, Direction, Event, ServeEvent},
     trust::{Book, Shares, shares::SharesError},
 };
@@ -14,7 +14,7 @@ use super::{
     exit::{Exit, Usage},
     json, load_identity, open_indexes,
     output::{Side, print_json, print_line, print_result, summary_line},
-    send::{EVENTS, addresses_to_share, default_addresses, show_while},
+    send::{EVENTS, addresses_to_share, default_addresses, reserved, show_while},
     stop_on_signal,
 };
 
@@ -27,10 +27,15 @@ pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Re
     let book = Book::load(state)?;
     let shares = Shares::open(&config.shares, &book).map_err(told)?;
     let stop = stop_on_signal()?;
-    let (node, mut inbound) =
-        listen(load_identity(state)?, config.listen, command.channel.settings()).await?;
+    let options = NodeOptions {
+        settings: command.channel.settings(),
+        relays: command.reach.relays(state)?,
+        ..NodeOptions::default()
+    };
+    let (node, mut inbound) = listen(load_identity(state)?, config.listen, options).await?;
+    let reservations = node.keep_reservations();
     let log = Log { book, json: command.json };
-    log.announce(&node, &shares);
+    log.announce(&node, &shares, &reserved(&reservations).await);
 
     let (events, mut shown) = mpsc::channel(EVENTS);
     let indexes = open_indexes(state);
@@ -81,9 +86,8 @@ fn told(error: SharesError) -> anyhow::Error {
 async fn listen(
     identity: Keypair,
     wanted: Vec<Multiaddr>,
-    settings: ChannelSettings,
+    all: NodeOptions,
 ) -> anyhow::Result<(Node, Inbound)> {
-    let all = NodeOptions { settings, ..NodeOptions::default() };
     if !wanted.is_empty() {
         let options = NodeOptions { listen: wanted, ..all };
         return Ok(Node::start(identity, options).await?);
@@ -108,11 +112,14 @@ struct Log {
 }
 
 impl Log {
-    fn announce(&self, node: &Node, shares: &Shares) {
+    fn announce(&self, node: &Node, shares: &Shares, reserved: &[Multiaddr]) {
         shares.warnings().iter().for_each(|warning| print_line(&format!("warning: {warning}")));
         let names: Vec<_> = shares.iter().map(|share| share.name.to_string()).collect();
-        let addresses: Vec<_> =
-            addresses_to_share(node.listen_addresses()).iter().map(ToString::to_string).collect();
+        let addresses: Vec<_> = addresses_to_share(node.listen_addresses())
+            .iter()
+            .chain(reserved)
+            .map(ToString::to_string)
+            .collect();
         if self.json {
             return print_json(&json::serving(&node.peer().to_string(), &names, &addresses));
         }

@@ -25,10 +25,16 @@ use super::{
 };
 
 pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Result<Exit> {
-    let request = request(&command, &Book::load(state)?, open_indexes(state))?;
+    let mut request = request(&command, &Book::load(state)?, open_indexes(state))?;
     let stop = stop_on_signal()?;
-    let options = NodeOptions { settings: command.channel.settings(), ..NodeOptions::default() };
+    let options = NodeOptions {
+        settings: command.channel.settings(),
+        relays: command.reach.relays(state)?,
+        ..NodeOptions::default()
+    };
     let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
+    request.addresses.extend(node.addresses_at_relays(request.peer).await);
+    check_addresses(&command, &request)?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let output = Output::new(Side::Sync, command.json).itemizing(request.itemize);
     let mut output = if command.dry_run { output.previewing() } else { output };
@@ -48,11 +54,6 @@ fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::
         command.transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted))
     };
     addresses.retain(fits);
-    if addresses.is_empty() {
-        let message = format!("no address of {} is known that can be dialed", shared.peer);
-        let hint = Some("--address ADDR names one, `ketch peers add NAME PEERID ADDR` remembers it");
-        return Err(Usage { message, hint }.into());
-    }
     Ok(SyncRequest {
         peer,
         addresses,
@@ -68,6 +69,17 @@ fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::
         retry_for: command.retry_for,
         indexes,
     })
+}
+
+/// Without an address there is nobody to ask.
+fn check_addresses(command: &args::Sync, request: &SyncRequest) -> anyhow::Result<()> {
+    if !request.addresses.is_empty() {
+        return Ok(());
+    }
+    let (shared, ..) = sides(command)?;
+    let message = format!("no address of {} is known that can be dialed", shared.peer);
+    let hint = Some("--address ADDR names one, `ketch peers add NAME PEERID ADDR` remembers it");
+    Err(Usage { message, hint }.into())
 }
 
 /// Which side is where.

@@ -16,7 +16,11 @@ use libp2p::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-use super::{limits::OPEN_QUEUE, task::Command};
+use super::{
+    limits::OPEN_QUEUE,
+    reach::{Circuit, CircuitLimit},
+    task::Command,
+};
 
 /// The protocol of transfer streams.
 pub(super) const TRANSFER: StreamProtocol = StreamProtocol::new("/ketch/transfer/1");
@@ -44,6 +48,14 @@ pub enum CloseReason {
     /// The peer closed it, or the path between us broke.
     #[error("{0}")]
     Lost(String),
+    /// It went through a relay, which ended it, or was itself lost.
+    #[error("the circuit through the relay {} ended ({why}); it carries {}", .circuit.relay, .circuit.limit)]
+    Circuit {
+        /// Whose circuit, and what it allows.
+        circuit: Circuit,
+        /// What was seen.
+        why: String,
+    },
     /// The node has been shut down.
     #[error("the node has stopped")]
     Stopped,
@@ -92,7 +104,14 @@ impl Connection {
         self.link.route.gauge.as_ref()
     }
 
-    /// The peer's address on this connection, without its PeerId.
+    /// The relay that it goes through; `None` for a direct connection.
+    pub fn circuit(&self) -> Option<Circuit> {
+        let limit = self.link.state.borrow().circuit_limit;
+        self.link.route.relay.map(|relay| Circuit { relay, limit })
+    }
+
+    /// The peer's address on this connection, without its PeerId: of a circuit, the address of the relay and what makes
+    /// it one.
     pub fn remote_address(&self) -> &Multiaddr {
         &self.link.route.address
     }
@@ -199,6 +218,8 @@ pub(super) struct LinkRoute {
     pub(super) dialed: bool,
     pub(super) address: Multiaddr,
     pub(super) transport: TransportKind,
+    /// The relay it goes through.
+    pub(super) relay: Option<PeerId>,
     pub(super) asked: Option<Controller>,
     pub(super) gauge: Option<Gauge>,
 }
@@ -213,6 +234,8 @@ pub(super) struct LinkState {
     pub(super) last_ping: Option<Result<Duration, String>>,
     /// Whether pings were answered no more.
     pub(super) silent: bool,
+    /// What the relay allows, if it goes through one.
+    pub(super) circuit_limit: CircuitLimit,
 }
 
 /// Where somebody waits for a stream.

@@ -14,7 +14,9 @@ use tokio::{
     time::timeout,
 };
 
-use super::{connection::Connection, limits::DIAL_ADDRESSES, task::Command};
+use super::{
+    connection::Connection, limits::DIAL_ADDRESSES, meet::meet_at, reach::split_relay, task::Command,
+};
 
 /// Why a peer could not be reached.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +73,14 @@ pub enum AttemptError {
     /// No transport of ours takes such an address.
     #[error("not an address of tcp or quic")]
     Unsupported,
+    /// The relay in the address could not be reached.
+    #[error("reaching the relay {relay}: {cause}")]
+    Relay {
+        /// Which relay.
+        relay: PeerId,
+        /// Why.
+        cause: Box<AttemptError>,
+    },
     /// The name in the address has no address.
     #[error("resolving the name: {0}")]
     Name(io::Error),
@@ -140,6 +150,14 @@ async fn attempt(
     address: &Multiaddr,
 ) -> Result<Connection, AttemptError> {
     let address = resolve(&bare(address, peer)?).await?;
+    // Kept until the circuit is there.
+    let _relay = match split_relay(&address) {
+        Some((relay, at)) => {
+            let met = meet_at(commands, relay, &at).await;
+            Some(met.map_err(|cause| AttemptError::Relay { relay, cause: Box::new(cause) })?)
+        }
+        None => None,
+    };
     let (reply, dialed) = oneshot::channel();
     let command = Command::Dial { peer, address, reply };
     commands.send(command).await.map_err(|_| AttemptError::Stopped)?;
@@ -147,7 +165,7 @@ async fn attempt(
 }
 
 /// The address without the PeerId at its end, which must be the one that is dialed.
-fn bare(address: &Multiaddr, peer: PeerId) -> Result<Multiaddr, AttemptError> {
+pub(super) fn bare(address: &Multiaddr, peer: PeerId) -> Result<Multiaddr, AttemptError> {
     let mut bare = address.clone();
     match bare.pop() {
         Some(Protocol::P2p(named)) if named == peer => Ok(bare),
@@ -157,7 +175,7 @@ fn bare(address: &Multiaddr, peer: PeerId) -> Result<Multiaddr, AttemptError> {
 }
 
 /// Replaces a name at the front of an address by the first IP address it stands for.
-async fn resolve(address: &Multiaddr) -> Result<Multiaddr, AttemptError> {
+pub(super) async fn resolve(address: &Multiaddr) -> Result<Multiaddr, AttemptError> {
     let mut parts = address.iter();
     let (Some(first), Some(Protocol::Tcp(port) | Protocol::Udp(port))) = (parts.next(), parts.next()) else {
         return Ok(address.clone());

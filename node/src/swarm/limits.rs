@@ -52,3 +52,56 @@ pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between the pings of a connection, unless the options say otherwise: below the 30 seconds after
 /// which impatient NATs forget a flow.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Addresses of one reservation that are believed: a relay has a few interfaces, each with two transports. A ticket has
+/// room for sixteen in all.
+pub(super) const RESERVED_ADDRESSES: usize = 4;
+
+/// Connections that a relay has with one peer: one over each transport, and as many that are being replaced.
+pub(super) const RELAY_CONNECTIONS_PER_PEER: u32 = 4;
+
+/// Connections that a relay has with all peers: every one with a reservation has one, and as many that come and go.
+pub(super) const RELAY_CONNECTIONS: u32 = 4_096;
+
+/// Reservations that a node keeps: with two, peers still reach it while a lost one is replaced.
+pub(super) const RESERVATIONS: usize = 2;
+
+/// Rest of a relay that failed or was lost before it is asked again: it may just have been started anew.
+pub(super) const RESERVE_FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// Longest rest of a relay that keeps failing: a laptop that comes back to a network is reachable within it, and a relay
+/// that is gone for good costs two attempts a minute.
+pub(super) const RESERVE_LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Time that a connection of a relay may stay without a stream and without a reservation: long enough for two peers to
+/// meet and to ask what they want to know.
+pub(super) const RELAY_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Streams that a relay serves on one connection at a time: its circuits, and a few questions. One beyond is reset.
+pub(super) const RELAY_STREAMS: usize = 64;
+
+/// Circuits that wait for a stream to their other end, on one connection.
+pub(super) const RELAY_ASKS: usize = 16;
+
+/// Time that a stream from a relay to the other end of a circuit may take to open.
+pub(super) const RELAY_STREAM_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time that a peer has to say what it wants of a relay, and to answer it.
+pub(super) const RELAY_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes that a circuit holds in each direction. Windows of the connections hold more; this is what one look at the
+/// account covers.
+pub(super) const CARRIED_BYTES: usize = 16 * 1024;
+
+/// Peers that are taken of what a rendezvous point shows under one name. There is one under the name of a peer, and
+/// few that wait with the same code.
+pub(super) const DISCOVERED_PEERS: usize = 16;
+
+/// Addresses that are taken of each of them: as many as in a ticket.
+pub(super) const DISCOVERED_ADDRESSES: usize = 16;
+
+/// Time that addresses are kept at a rendezvous point, unless they are left anew: what all of them take.
+pub(super) const REGISTERED_TIME: Duration = Duration::from_secs(2 * 3600);
+
+/// Time in which a rendezvous point is reached and answers. One that is slower would hold up a dial.
+pub(super) const RENDEZVOUS_TIMEOUT: Duration = Duration::from_secs(10);

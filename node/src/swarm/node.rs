@@ -1,22 +1,23 @@
 //! [`Node`]: the handle of the swarm.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt};
 use ketch_channel::{
     ChannelSettings, Controller, ControllerError, Deadlines, IdentityError, TransportKind, check_controller,
     limits::{QUIC_STREAMS, YAMUX_STREAMS},
-    transport,
+    transport_with_circuits,
 };
 use libp2p::{
     Multiaddr, PeerId, Swarm, TransportError,
     core::{
+        Transport as _,
         muxing::StreamMuxerBox,
         transport::{Boxed, ListenerId},
         upgrade::Version,
     },
     identity::Keypair,
-    swarm::{self, SwarmEvent},
+    swarm::{self, NetworkBehaviour, SwarmEvent},
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -30,7 +31,11 @@ use super::{
         COMMAND_QUEUE, DIAL_GRACE, DUPLICATE_GRACE, IDLE_TIMEOUT, INBOUND_QUEUE, LISTEN_TIMEOUT,
         PING_INTERVAL, PING_TIMEOUT,
     },
+    meet::meet,
     ping::{PingError, PingReport, ping},
+    reach::{Reach, explain_circuit},
+    relays::KeptReservations,
+    reservation::{Relay, Reservation, ReservationError, ReservationState},
     taken::check_free,
     task::{Behaviour, Command, Task},
     transfer::Transfer,
@@ -56,6 +61,8 @@ pub struct NodeOptions {
     /// Time a connection that both sides dialed at once may stay without a stream. After it the one of the peer with
     /// the greater PeerId is closed.
     pub duplicate_grace: Duration,
+    /// Relays through which it meets others: where it reserves places, leaves its addresses and looks for peers.
+    pub relays: Vec<Relay>,
 }
 
 impl Default for NodeOptions {
@@ -69,6 +76,7 @@ impl Default for NodeOptions {
             ping_timeout: PING_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
             duplicate_grace: DUPLICATE_GRACE,
+            relays: Vec::new(),
         }
     }
 }
@@ -100,6 +108,8 @@ pub struct Node {
     controller: Option<Controller>,
     commands: mpsc::Sender<Command>,
     addresses: watch::Receiver<Vec<Multiaddr>>,
+    external: watch::Receiver<Vec<Multiaddr>>,
+    pub(super) relays: Arc<[Relay]>,
 }
 
 /// Streams that peers open, with the connections they came on. While nobody takes them they wait; once this
@@ -119,17 +129,39 @@ impl Node {
         let (commands, commanded) = mpsc::channel(COMMAND_QUEUE);
         let (inbound, arriving) = mpsc::channel(INBOUND_QUEUE);
         check_listening(&options)?;
-        let (transport, gauges) = transport(&keypair, options.deadlines, options.settings.clone())?;
+        let (reach, circuits) = Reach::new(&keypair);
+        let circuits = circuits.map_err(explain_circuit);
+        let settings = options.settings.clone();
+        let (transport, gauges) = transport_with_circuits(&keypair, options.deadlines, settings, circuits)?;
         let transfer = Transfer::new(inbound, commands.downgrade(), options.settings.controller, gauges);
-        let mut swarm = swarm(&keypair, transport, transfer, &options);
+        let mut swarm = swarm(&keypair, transport, transfer, reach, &options);
         listen(&mut swarm, &options).await?;
         let (addresses, listened) = watch::channel(swarm.listeners().cloned().collect());
+        let (external, reachable) = watch::channel(Vec::new());
         let peer = *swarm.local_peer_id();
-        let NodeOptions { deadlines, settings: ChannelSettings { controller, .. }, duplicate_grace, .. } =
-            options;
-        tokio::spawn(Task::new(swarm, commanded, addresses, duplicate_grace).run());
-        let node = Self { peer, deadlines, controller, commands, addresses: listened };
+        let NodeOptions {
+            deadlines,
+            settings: ChannelSettings { controller, .. },
+            duplicate_grace,
+            relays,
+            ..
+        } = options;
+        tokio::spawn(Task::new(swarm, commanded, addresses, external, duplicate_grace).run());
+        let node = Self {
+            peer,
+            deadlines,
+            controller,
+            commands,
+            addresses: listened,
+            external: reachable,
+            relays: relays.into(),
+        };
         Ok((node, Inbound(arriving)))
+    }
+
+    /// Where the event loop takes its orders.
+    pub(super) fn commands(&self) -> &mpsc::Sender<Command> {
+        &self.commands
     }
 
     /// Who this node is.
@@ -140,6 +172,29 @@ impl Node {
     /// The addresses it is listening on now, one for each interface, without its PeerId.
     pub fn listen_addresses(&self) -> Vec<Multiaddr> {
         self.addresses.borrow().clone()
+    }
+
+    /// The addresses at which others were seen to reach this node: public ones, and those through relays. They end in
+    /// its PeerId or not.
+    pub fn external_addresses(&self) -> Vec<Multiaddr> {
+        self.external.borrow().clone()
+    }
+
+    /// Reserves a place at a relay, through which peers reach this node until the reservation ends.
+    pub async fn reserve(&self, relay: &Relay) -> Result<Reservation, ReservationError> {
+        let limit = self.deadlines.setup + DIAL_GRACE;
+        let connection = meet(&self.commands, relay.peer, &relay.addresses, limit).await?;
+        let (state, told) = watch::channel(ReservationState::Asked);
+        let address = connection.remote_address().clone();
+        let command = Command::Reserve { relay: relay.peer, address, state };
+        self.commands.send(command).await.map_err(|_| ReservationError::Stopped)?;
+        Reservation::granted(relay.peer, connection, told).await
+    }
+
+    /// Keeps reservations at up to two of the relays that the node knows, and the node's addresses there under the name
+    /// of its PeerId, until what is returned is dropped.
+    pub fn keep_reservations(&self) -> KeptReservations {
+        KeptReservations::start(self.clone(), self.relays.to_vec())
     }
 
     /// Makes a new connection with a peer, over whichever address answers first. It ends within a second
@@ -172,6 +227,7 @@ fn swarm(
     keypair: &Keypair,
     transport: Boxed<(PeerId, StreamMuxerBox)>,
     transfer: Transfer,
+    reach: Reach,
     options: &NodeOptions,
 ) -> Swarm<Behaviour> {
     let config = swarm::Config::with_tokio_executor()
@@ -179,7 +235,8 @@ fn swarm(
         // More streams than this in negotiation would be dropped; neither transport allows more.
         .with_max_negotiating_inbound_streams(YAMUX_STREAMS.max(QUIC_STREAMS as usize))
         .with_idle_connection_timeout(options.idle_timeout);
-    let behaviour = Behaviour::new(transfer, keypair.public(), options.ping_interval, options.ping_timeout);
+    let behaviour =
+        Behaviour::new(transfer, reach, keypair.public(), options.ping_interval, options.ping_timeout);
     Swarm::new(transport, behaviour, keypair.public().to_peer_id(), config)
 }
 
@@ -197,7 +254,10 @@ fn has_tcp(addresses: &[Multiaddr]) -> bool {
 }
 
 /// Listens everywhere and waits until each listener has its first address, or the others have had time enough.
-async fn listen(swarm: &mut Swarm<Behaviour>, options: &NodeOptions) -> Result<(), NodeError> {
+pub(super) async fn listen<B: NetworkBehaviour>(
+    swarm: &mut Swarm<B>,
+    options: &NodeOptions,
+) -> Result<(), NodeError> {
     let mut waiting = Vec::new();
     for address in &options.listen {
         check_free(address).map_err(|error| listen_failed(address, &error))?;
@@ -237,7 +297,7 @@ async fn listen(swarm: &mut Swarm<Behaviour>, options: &NodeOptions) -> Result<(
 }
 
 /// The next listener that got an address, or ended.
-async fn listener_event(swarm: &mut Swarm<Behaviour>) -> (ListenerId, Option<io::Error>) {
+async fn listener_event<B: NetworkBehaviour>(swarm: &mut Swarm<B>) -> (ListenerId, Option<io::Error>) {
     loop {
         let event = swarm.select_next_some().await;
         if let SwarmEvent::NewListenAddr { listener_id, .. } = event {

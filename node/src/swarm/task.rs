@@ -8,12 +8,12 @@ use std::{
 use futures::StreamExt;
 use ketch_channel::TransportKind;
 use libp2p::{
-    Multiaddr, PeerId, Swarm, connection_limits, identify,
+    Multiaddr, PeerId, Swarm, connection_limits, dcutr, identify,
     identity::PublicKey,
-    ping,
+    ping, relay,
     swarm::{
         ConnectionError, ConnectionId, NetworkBehaviour, SwarmEvent,
-        dial_opts::{DialOpts, PeerCondition},
+        dial_opts::{DialOpts, PeerCondition, WithPeerIdWithAddresses},
     },
 };
 use tokio::{
@@ -27,6 +27,9 @@ use super::{
     dial::{AttemptError, explain},
     duplicates::{Candidate, duplicates},
     limits::{CONNECTIONS, CONNECTIONS_PER_PEER, SHUTDOWN_TIMEOUT},
+    reach::{Reach, ReachEvent, split_relay, told_limit},
+    rendezvous::{Errand, Errands},
+    reservation::{ReservationState, Reservations},
     transfer::Transfer,
 };
 
@@ -34,6 +37,12 @@ use super::{
 pub(super) enum Command {
     /// One attempt to reach a peer at one address.
     Dial { peer: PeerId, address: Multiaddr, reply: DialReply },
+    /// A connection to a relay, the one there is or a new one.
+    Meet { relay: PeerId, address: Multiaddr, reply: DialReply },
+    /// A reservation at a relay, to which there is a connection from this address.
+    Reserve { relay: PeerId, address: Multiaddr, state: watch::Sender<ReservationState> },
+    /// Something asked of a rendezvous point, to which there is a connection.
+    Errand { at: PeerId, errand: Errand },
     /// End a connection; its holders learn of it from its state.
     Close(ConnectionId),
     /// Close everything and end.
@@ -49,11 +58,13 @@ pub(super) struct Behaviour {
     pub(super) transfer: Transfer,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
+    reach: Reach,
 }
 
 impl Behaviour {
     pub(super) fn new(
         transfer: Transfer,
+        reach: Reach,
         key: PublicKey,
         ping_interval: Duration,
         ping_timeout: Duration,
@@ -69,6 +80,7 @@ impl Behaviour {
             transfer,
             identify: identify::Behaviour::new(identify),
             ping: ping::Behaviour::new(ping),
+            reach,
         }
     }
 }
@@ -78,6 +90,10 @@ pub(super) struct Task {
     swarm: Swarm<Behaviour>,
     commands: mpsc::Receiver<Command>,
     addresses: watch::Sender<Vec<Multiaddr>>,
+    /// Addresses at which others were seen to reach us, those through relays among them.
+    external: watch::Sender<Vec<Multiaddr>>,
+    reservations: Reservations,
+    errands: Errands,
     dialing: HashMap<ConnectionId, DialReply>,
     duplicate_grace: Duration,
     /// Peers with which there may be a connection too many, each looked at when its time has come.
@@ -90,10 +106,23 @@ impl Task {
         swarm: Swarm<Behaviour>,
         commands: mpsc::Receiver<Command>,
         addresses: watch::Sender<Vec<Multiaddr>>,
+        external: watch::Sender<Vec<Multiaddr>>,
         duplicate_grace: Duration,
     ) -> Self {
         let (dialing, doubted, doubts) = (HashMap::new(), HashSet::new(), JoinSet::new());
-        Self { swarm, commands, addresses, dialing, duplicate_grace, doubted, doubts }
+        let (reservations, errands) = Default::default();
+        Self {
+            swarm,
+            commands,
+            addresses,
+            external,
+            reservations,
+            errands,
+            dialing,
+            duplicate_grace,
+            doubted,
+            doubts,
+        }
     }
 
     /// Runs until it is told to shut down or every [`Node`](super::Node) is gone.
@@ -104,6 +133,14 @@ impl Task {
                 Some(Ok(peer)) = self.doubts.join_next() => self.close_duplicates(peer),
                 command = self.commands.recv() => match command {
                     Some(Command::Dial { peer, address, reply }) => self.dial(peer, address, reply),
+                    Some(Command::Meet { relay, address, reply }) => self.meet(relay, address, reply),
+                    Some(Command::Reserve { relay, address, state }) => {
+                        self.reservations.ask(&mut self.swarm, relay, &address, state);
+                    }
+                    Some(Command::Errand { at, errand }) => {
+                        let rendezvous = &mut self.swarm.behaviour_mut().reach.rendezvous;
+                        self.errands.run(rendezvous, at, errand);
+                    }
                     Some(Command::Close(id)) => {
                         self.swarm.close_connection(id);
                     }
@@ -126,7 +163,22 @@ impl Task {
             Some(TransportKind::Tcp) | None => options.allocate_new_port(),
             Some(TransportKind::Quic) => options,
         };
-        let options = options.addresses(vec![address]).build();
+        self.start_dial(options.addresses(vec![address]), reply);
+    }
+
+    /// Dials a relay from the port that is listened on, so that the port which it sees is the one that others can use.
+    fn meet(&mut self, relay: PeerId, address: Multiaddr, reply: DialReply) {
+        if let Some(connection) = self.transfer().direct(&relay) {
+            // Whoever asked may have given up.
+            let _ = reply.send(Ok(connection));
+            return;
+        }
+        let options = DialOpts::peer_id(relay).condition(PeerCondition::Always);
+        self.start_dial(options.addresses(vec![address]), reply);
+    }
+
+    fn start_dial(&mut self, options: WithPeerIdWithAddresses, reply: DialReply) {
+        let options = options.build();
         let id = options.connection_id();
         self.dialing.insert(id, reply);
         match self.swarm.dial(options) {
@@ -151,19 +203,26 @@ impl Task {
             SwarmEvent::ConnectionClosed { connection_id, cause, .. } => {
                 self.transfer().ended(connection_id, close_reason(cause));
             }
-            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {
-                self.addresses.send_replace(self.swarm.listeners().cloned().collect());
+            SwarmEvent::NewListenAddr { listener_id, address } => {
+                let own = *self.swarm.local_peer_id();
+                if !self.reservations.on_address(listener_id, &address, own) {
+                    self.note_addresses();
+                }
+            }
+            SwarmEvent::ExpiredListenAddr { .. } => self.note_addresses(),
+            SwarmEvent::ExternalAddrConfirmed { .. } | SwarmEvent::ExternalAddrExpired { .. } => {
+                self.external.send_replace(self.swarm.external_addresses().cloned().collect());
             }
             SwarmEvent::ListenerError { error, .. } => tracing::warn!(%error, "a listener failed"),
-            SwarmEvent::ListenerClosed { addresses, reason, .. } => {
-                tracing::warn!(?addresses, ?reason, "a listener ended");
+            SwarmEvent::ListenerClosed { listener_id, addresses, reason } => {
+                if !self.reservations.on_closed(listener_id, &reason) {
+                    tracing::warn!(?addresses, ?reason, "a listener ended");
+                }
             }
             SwarmEvent::Behaviour(event) => self.on_behaviour_event(event),
             SwarmEvent::IncomingConnection { .. }
             | SwarmEvent::Dialing { .. }
             | SwarmEvent::NewExternalAddrCandidate { .. }
-            | SwarmEvent::ExternalAddrConfirmed { .. }
-            | SwarmEvent::ExternalAddrExpired { .. }
             | SwarmEvent::NewExternalAddrOfPeer { .. }
             | _ => {}
         }
@@ -190,9 +249,38 @@ impl Task {
                 tracing::debug!(peer = %peer_id, %error, "the peer did not identify itself");
             }
             BehaviourEvent::Identify(identify::Event::Sent { .. } | identify::Event::Pushed { .. }) => {}
+            BehaviourEvent::Reach(event) => self.on_reach_event(event),
             BehaviourEvent::Transfer(never) => match never {},
             BehaviourEvent::Limits(never) => match never {},
         }
+    }
+
+    fn on_reach_event(&mut self, event: ReachEvent) {
+        match event {
+            ReachEvent::Relay(
+                relay::client::Event::ReservationReqAccepted { relay_peer_id, limit, .. }
+                | relay::client::Event::OutboundCircuitEstablished { relay_peer_id, limit },
+            ) => {
+                let limit = limit.map(|limit| told_limit(limit.data_in_bytes(), limit.duration()));
+                self.transfer().relay_allows(relay_peer_id, limit.unwrap_or_default());
+            }
+            ReachEvent::Relay(relay::client::Event::InboundCircuitEstablished { src_peer_id, .. }) => {
+                tracing::debug!(peer = %src_peer_id, "a peer comes over a circuit");
+            }
+            ReachEvent::Dcutr(dcutr::Event { remote_peer_id, result }) => {
+                tracing::debug!(peer = %remote_peer_id, ?result, "punching a hole has ended");
+            }
+            ReachEvent::Rendezvous(event) => self.errands.on_event(event),
+            ReachEvent::Autonat(event) => {
+                tracing::debug!(address = %event.tested_addr, result = ?event.result, "an address of ours was tried");
+            }
+        }
+    }
+
+    /// Circuits are no addresses that this node listens on by itself.
+    fn note_addresses(&mut self) {
+        let own = self.swarm.listeners().filter(|address| split_relay(address).is_none());
+        self.addresses.send_replace(own.cloned().collect());
     }
 
     fn established(&mut self, id: ConnectionId) {

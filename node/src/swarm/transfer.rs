@@ -24,6 +24,7 @@ use super::{
     connection::{CloseReason, Connection, Link, LinkRoute, LinkState, Stream},
     duplicates::Candidate,
     handler::Handler,
+    reach::{Circuit, CircuitLimit, split_relay},
     task::Command,
 };
 
@@ -37,6 +38,8 @@ pub(super) struct Transfer {
     gauges: Gauges,
     /// The gauges of connections that are being dialed.
     dialing: HashMap<ConnectionId, DialedGauge>,
+    /// What relays allow on a circuit, as they said last.
+    limits: HashMap<PeerId, CircuitLimit>,
 }
 
 /// A connection whose address names no transport of ours.
@@ -51,7 +54,15 @@ impl Transfer {
         asked: Option<Controller>,
         gauges: Gauges,
     ) -> Self {
-        Self { inbound, commands, links: HashMap::new(), asked, gauges, dialing: HashMap::new() }
+        Self {
+            inbound,
+            commands,
+            links: HashMap::new(),
+            asked,
+            gauges,
+            dialing: HashMap::new(),
+            limits: HashMap::new(),
+        }
     }
 
     /// Notes that a connection is being dialed, as soon as that was started.
@@ -64,6 +75,23 @@ impl Transfer {
     /// A handle of an established connection.
     pub(super) fn connection(&self, id: ConnectionId) -> Option<Connection> {
         self.links.get(&id).map(|(link, _)| link.connection())
+    }
+
+    /// A direct connection with a peer.
+    pub(super) fn direct(&self, peer: &PeerId) -> Option<Connection> {
+        let mut links = self.links.values().map(|(link, _)| link);
+        links
+            .find(|link| link.route.peer == *peer && link.route.relay.is_none())
+            .map(|link| link.connection())
+    }
+
+    /// Notes what a relay allows on a circuit.
+    pub(super) fn relay_allows(&mut self, relay: PeerId, limit: CircuitLimit) {
+        self.limits.insert(relay, limit);
+        for (link, state) in self.links.values().filter(|(link, _)| link.route.relay == Some(relay)) {
+            tracing::trace!(peer = %link.route.peer, %relay, %limit, "a circuit has this limit");
+            state.send_modify(|state| state.circuit_limit = limit);
+        }
     }
 
     /// Every connection that has not ended.
@@ -93,7 +121,8 @@ impl Transfer {
     /// Tells every holder that the connection has ended.
     pub(super) fn ended(&mut self, id: ConnectionId, reason: CloseReason) {
         self.dialing.remove(&id);
-        if let Some((_, state)) = self.links.remove(&id) {
+        if let Some((link, state)) = self.links.remove(&id) {
+            let reason = through_relay(&link, &state, reason);
             state.send_modify(|state| state.ended = Some(reason));
         }
     }
@@ -108,16 +137,30 @@ impl Transfer {
     ) -> Result<Handler, ConnectionDenied> {
         let transport = TransportKind::of(address)
             .ok_or_else(|| ConnectionDenied::new(UnknownTransport(address.clone())))?;
-        let address = without_peer(address);
-        let route = LinkRoute { peer, dialed, address, transport, asked: self.asked, gauge };
+        let relay = split_relay(address).map(|(relay, _)| relay);
+        let circuit_limit = relay.and_then(|relay| self.limits.get(&relay).copied()).unwrap_or_default();
+        let address = without_peer(address, peer);
+        let route = LinkRoute { peer, dialed, address, transport, relay, asked: self.asked, gauge };
         let ends = Link::open(id, route, self.commands.clone());
+        ends.state.send_modify(|state| state.circuit_limit = circuit_limit);
         self.links.insert(id, (ends.link.clone(), ends.state.clone()));
         Ok(Handler::new(ends, self.inbound.clone()))
     }
 }
 
-fn without_peer(address: &Multiaddr) -> Multiaddr {
-    address.iter().filter(|part| !matches!(part, Protocol::P2p(_))).collect()
+fn without_peer(address: &Multiaddr, peer: PeerId) -> Multiaddr {
+    address.iter().filter(|part| *part != Protocol::P2p(peer)).collect()
+}
+
+/// The end of a circuit is the relay's as likely as the peer's.
+fn through_relay(link: &Link, state: &watch::Sender<LinkState>, reason: CloseReason) -> CloseReason {
+    match (link.route.relay, reason) {
+        (Some(relay), CloseReason::Lost(why)) => {
+            let limit = state.borrow().circuit_limit;
+            CloseReason::Circuit { circuit: Circuit { relay, limit }, why }
+        }
+        (_, reason) => reason,
+    }
 }
 
 impl NetworkBehaviour for Transfer {
@@ -132,7 +175,9 @@ impl NetworkBehaviour for Transfer {
         remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
         let gauge = self.gauges.take_accepted(local, remote);
-        self.add(id, peer, false, remote, gauge)
+        // Whoever comes over a circuit has no address but that of the relay.
+        let address = if split_relay(local).is_some() { local } else { remote };
+        self.add(id, peer, false, address, gauge)
     }
 
     fn handle_established_outbound_connection(

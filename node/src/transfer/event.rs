@@ -14,7 +14,7 @@ use ketch_protocol::{
 use tokio::sync::oneshot;
 
 use super::channel::{ChannelReport, effective};
-use crate::swarm::{Connection, Controller, Effective, Multiaddr, PeerId, TransportKind};
+use crate::swarm::{Circuit, Connection, Controller, Effective, Multiaddr, PeerId, TransportKind};
 
 /// Names shown to a person who is asked; the rest is counted.
 const NAMES_SHOWN: usize = 20;
@@ -165,6 +165,8 @@ pub struct Route {
     pub transport: TransportKind,
     /// Its address on this connection.
     pub address: Multiaddr,
+    /// The relay it goes through; `None` for a direct connection.
+    pub circuit: Option<Circuit>,
     /// The congestion controller that was asked for on this side.
     pub asked: Option<Controller>,
     /// What this side has; `None` where its transport does not tell.
@@ -178,6 +180,7 @@ impl Route {
             peer: connection.peer(),
             transport: connection.transport(),
             address: connection.remote_address().clone(),
+            circuit: connection.circuit(),
             asked: connection.asked_controller(),
             effective: effective(connection),
         }

@@ -28,6 +28,7 @@ use super::{
     arrivals::{SESSION_STREAMS, SessionStream, SessionStreams},
     channel::ChannelReport,
     checkpoints::Checkpoints,
+    connect::loss,
     data_in::DataIn,
     event::{Change, Consultation, Event, Progress, Report, Unsettled},
     known_tree::KnownTree,
@@ -237,7 +238,7 @@ impl Receiving {
                         self.heard.note();
                         Input::Message(message)
                     }
-                    Err(NoMessage::Lost(detail)) => Input::Lost(detail),
+                    Err(NoMessage::Lost(detail)) => Input::Lost(loss(&self.connection, detail)),
                     Err(NoMessage::Violation(violation)) => Input::Violation(violation),
                 }),
                 Some(work) = reports.recv() => Wake::Work(work),
@@ -425,7 +426,7 @@ impl Receiving {
             // A consumer that is behind misses a picture, not a fact.
             let _ = self.events.try_send(Event::Progress(self.progress));
         }
-        pulse.lost().map_or(Input::Tick, Input::Lost)
+        pulse.lost().map_or(Input::Tick, |detail| Input::Lost(loss(&self.connection, detail)))
     }
 
     async fn tell(&self, event: Event) {

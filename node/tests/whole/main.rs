@@ -27,6 +27,7 @@ mod place;
 mod process;
 mod rebooted;
 mod rebuilt;
+mod relaying;
 mod reported;
 mod resumed;
 mod serving;

@@ -115,6 +115,9 @@ pub(crate) struct Sync {
     pub(crate) retry_for: Duration,
 
     #[command(flatten)]
+    pub(crate) reach: super::ReachOptions,
+
+    #[command(flatten)]
     pub(crate) channel: ChannelOptions,
 
     /// Print events as one JSON object a line
