@@ -4,6 +4,7 @@
 //! need by their lock file.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::Write as _,
     os::unix::fs::FileExt as _,
@@ -21,7 +22,7 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, lstat, utimensa
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
-    process::Command,
+    process::{Child, Command},
     time::timeout,
 };
 
@@ -99,20 +100,67 @@ async fn js_peers_reach_us() {
 #[tokio::test]
 async fn we_reach_js_peers() {
     for (security, _) in SECURITY {
-        let Some(mut script) = script("listen.mjs") else { return };
+        let Some(script) = script("listen.mjs") else { return };
         let place = Place::new();
-        let mut listener = script.arg(security).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(listener.stdout.take().unwrap()).lines();
-        let address = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
-
-        let pinged =
-            Ketch::start(ketch(&place.path("state"), &[&"ping", &address, &"--count", &"1", &"--json"]));
-        let ended = pinged.end().await.expect(0);
-
-        let report: Value = serde_json::from_str(&ended.stdout.concat()).unwrap();
-        assert!(report["agent"].as_str().unwrap().starts_with("js-libp2p/"), "{report}");
-        listener.kill().await.unwrap();
+        let (_listener, address) = listen(script, &[security]).await;
+        we_ping(&place, &address).await;
     }
+}
+
+#[tokio::test]
+async fn js_peers_reserve_at_our_relay_and_meet_each_other_and_us_through_it() {
+    let (Some(listener), Some(dialer)) = (script("listen.mjs"), script("ping.mjs")) else { return };
+    let place = Place::new();
+    let (_relay, relay_address) = relay(&place).await;
+
+    let (_listener, address) = listen(listener, &["tls", &relay_address]).await;
+
+    assert!(address.starts_with(&format!("{relay_address}/p2p-circuit/p2p/")), "{address}");
+    let met = printed(&run(dialer, &[&address, "tls"]).await);
+    assert!(met["agentVersion"].as_str().unwrap().starts_with("js-libp2p/"), "{met}");
+    we_ping(&place, &address).await;
+}
+
+#[tokio::test]
+async fn a_js_peer_receives_through_our_relay() {
+    let Some(script) = script("receive.mjs") else { return };
+    let place = Place::new();
+    let path = place.write("a", "content");
+    cut_times(&place.source());
+    let (_relay, relay_address) = relay(&place).await;
+    let (sender, ticket) = place.send(Tcp, &[&path], &["--relay-at", &relay_address]).await;
+    let ticket = parse(&ticket);
+    let circuits = ticket.addresses().iter().filter(|address| address.to_string().contains("/p2p-circuit"));
+    let circuits = Ticket::new(ticket.peer(), circuits.cloned(), ticket.secret().clone(), None);
+
+    let output = run(script, &[&circuits.to_string(), place.target().to_str().unwrap()]).await;
+
+    assert_eq!(printed(&output)["sent"], 1);
+    sender.end().await.expect(0);
+    assert_same(&place.source(), &place.target());
+}
+
+/// A relay of ours, and its address.
+async fn relay(place: &Place) -> (Ketch, String) {
+    let arguments: [&dyn AsRef<OsStr>; 4] = [&"relay", &"--json", &"--listen", &"/ip4/127.0.0.1/tcp/0"];
+    let mut relay = Ketch::start(ketch(&place.path("relay"), &arguments));
+    let started = relay.event("relaying").await;
+    (relay, started["addresses"][0].as_str().unwrap().to_owned())
+}
+
+/// A js peer that waits to be dialed, and its address.
+async fn listen(mut script: Command, arguments: &[&str]) -> (Child, String) {
+    let mut listener = script.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(listener.stdout.take().unwrap()).lines();
+    let address = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+    (listener, address.unwrap())
+}
+
+async fn we_ping(place: &Place, address: &str) {
+    let arguments: [&dyn AsRef<OsStr>; 5] = [&"ping", &address, &"--count", &"1", &"--json"];
+    let ended = Ketch::start(ketch(&place.path("pinging"), &arguments)).end().await.expect(0);
+    let report: Value = serde_json::from_str(&ended.stdout.concat()).unwrap();
+    assert!(report["agent"].as_str().unwrap().starts_with("js-libp2p/"), "{report}");
 }
 
 /// Runs a script to its end.
