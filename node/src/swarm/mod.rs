@@ -12,6 +12,7 @@ mod connection;
 mod dial;
 mod duplicates;
 mod handler;
+pub mod kad;
 mod limits;
 mod meet;
 mod meeting;
