@@ -131,7 +131,7 @@ async fn a_js_peer_receives_through_our_relay() {
     let (sender, ticket) = place.send(Tcp, &[&path], &["--relay-at", &relay_address]).await;
     let ticket = parse(&ticket);
     let circuits = ticket.addresses().iter().filter(|address| address.to_string().contains("/p2p-circuit"));
-    let circuits = Ticket::new(ticket.peer(), circuits.cloned(), ticket.secret().clone(), None);
+    let circuits = Ticket::new(ticket.peer(), circuits.cloned(), *ticket.secret(), None);
 
     let output = run(script, &[&circuits.to_string(), place.target().to_str().unwrap()]).await;
 

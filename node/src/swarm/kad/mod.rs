@@ -166,3 +166,21 @@ fn store_checked(kad: &mut Behaviour, record: Record) {
         let _ = store.put(record);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_peer_of_its_key_has_signed_is_kept() {
+        let (key, other) = (Keypair::generate_ed25519(), Keypair::generate_ed25519());
+        let under = key_of(&key.public().to_peer_id());
+        let mut kad = behaviour(PeerId::random());
+        for value in [b"junk".to_vec(), sign(&other, vec![]).unwrap(), vec![0; 3000]] {
+            store_checked(&mut kad, Record::new(under.clone(), value));
+            assert!(kad.store_mut().get(&under).is_none());
+        }
+        store_checked(&mut kad, Record::new(under.clone(), sign(&key, vec![]).unwrap()));
+        assert!(kad.store_mut().get(&under).is_some());
+    }
+}
