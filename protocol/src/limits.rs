@@ -140,10 +140,12 @@ pub const HELLO_TIMEOUT_S: u64 = 8;
 /// Seconds a person may take to accept an offer.
 pub const CONSENT_TIMEOUT_S: u64 = 600;
 
-/// Seconds between signs of life on the control stream when there is nothing else to say.
-pub const KEEP_ALIVE_S: u64 = 5;
+/// Seconds between signs of life on the control stream when there is nothing else to say: so few that a side which
+/// looks for another way soon can tell that this one is dead.
+pub const KEEP_ALIVE_S: u64 = 1;
 
-/// Seconds of silence on the control stream after which the session is lost: six missed signs of life.
+/// Seconds of silence on the control stream after which the session is lost, whatever else is known: longer than any
+/// path that comes back by itself is away.
 pub const SILENCE_TIMEOUT_S: u64 = 30;
 
 /// Seconds to wait for the sender's answer to `done`; everything is stored by then.

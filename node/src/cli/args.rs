@@ -3,7 +3,7 @@
 mod channel;
 mod sync;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{
     Args, Parser, Subcommand, ValueEnum, builder::OsStringValueParser, builder::TypedValueParser as _,
@@ -20,6 +20,7 @@ use ketch_protocol::{
 };
 
 pub(crate) use channel::ChannelOptions;
+use sync::time;
 pub(crate) use sync::{CompressionName, RuleOption, RuleOptions, Sync};
 
 use super::endpoint::split_at_equals;
@@ -135,6 +136,10 @@ pub(crate) struct Receive {
     /// How many connections carry content, 1 to 16 or auto: 4 over TCP where a round trip takes 20 ms or more, else 1
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = connection_wish)]
     pub(crate) connections: ConnectionWish,
+
+    /// How long to try again after a connection was lost
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
+    pub(crate) retry_for: Duration,
 
     /// Replace files that exist and differ; without it they are kept and named
     #[arg(long)]

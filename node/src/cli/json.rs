@@ -37,9 +37,12 @@ pub(super) fn event(event: &Event) -> Option<Value> {
             },
             "preview": preview,
         }),
-        Event::Retrying { why, wait } => {
-            json!({ "event": "retrying", "why": why, "wait_s": wait.as_secs_f64() })
-        }
+        Event::Retrying { why, wait, limit } => json!({
+            "event": "retrying",
+            "why": why,
+            "wait_s": wait.as_secs_f64(),
+            "limit_s": limit.map(|limit| limit.as_secs_f64()),
+        }),
         Event::Again(report) => with("again", report_of(report)),
         Event::Changed { change, path } => {
             let mut fields = path_of(path);

@@ -110,9 +110,10 @@ impl Output {
             }
             // The time a person took is no part of the rate, and asking took the live line away.
             Event::Agreed => self.begin(),
-            Event::Retrying { why, wait } => {
+            Event::Retrying { why, limit, wait: _ } => {
                 self.clear();
-                self.say(&format!("{why}; trying again in {}", format::rough(*wait)));
+                let how_long = limit.map(|limit| format!(" for {}", format::rough(limit)));
+                self.say(&format!("{why}; trying again{}", how_long.unwrap_or_default()));
             }
             Event::Again(report) => {
                 self.clear();

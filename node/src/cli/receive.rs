@@ -60,6 +60,7 @@ fn request(command: &args::Receive, ticket: Ticket, indexes: Arc<Indexes>) -> Re
         transport: command.transport,
         connections: command.connections,
         consent: if ask { Consent::Pending } else { Consent::Given },
+        retry_for: command.retry_for,
         indexes,
     }
 }

@@ -16,7 +16,7 @@ use libp2p::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-use super::{limits::OPEN_QUEUE, task::Command};
+use super::{heard::Heard, limits::OPEN_QUEUE, task::Command};
 
 /// The protocol of transfer streams.
 pub(super) const TRANSFER: StreamProtocol = StreamProtocol::new("/ketch/transfer/1");
@@ -95,6 +95,11 @@ impl Connection {
     /// The peer's address on this connection, without its PeerId.
     pub fn remote_address(&self) -> &Multiaddr {
         &self.link.route.address
+    }
+
+    /// When something last came in on its transfer streams.
+    pub fn heard(&self) -> Heard {
+        self.link.heard.clone()
     }
 
     /// The program that the peer says it is, once it has told.
@@ -190,6 +195,7 @@ pub(super) struct Link {
     commands: mpsc::WeakSender<Command>,
     hold: Arc<()>,
     streams: Arc<()>,
+    heard: Heard,
 }
 
 /// What is known of a connection from its beginning.
@@ -231,8 +237,8 @@ impl Link {
         let (requests, requested) = mpsc::channel(OPEN_QUEUE);
         let (state, watched) = watch::channel(LinkState::default());
         let slots = Arc::new(Semaphore::new(OPEN_STREAMS));
-        let (hold, streams) = Default::default();
-        let link = Self { id, route, requests, slots, state: watched, commands, hold, streams };
+        let (hold, streams, heard) = Default::default();
+        let link = Self { id, route, requests, slots, state: watched, commands, hold, streams, heard };
         LinkEnds { link: Arc::new(link), requests: requested, state }
     }
 
@@ -263,12 +269,15 @@ pub struct Stream {
     _slot: Option<OwnedSemaphorePermit>,
     /// Counted by [`Link::carries_streams`].
     _open: Arc<()>,
+    /// When anything last came in, on all streams of the connection.
+    heard: Heard,
 }
 
 impl Stream {
     /// A stream that the peer opened.
     pub(super) fn inbound(inner: swarm::Stream, link: &Link) -> Self {
-        Self { inner, failed: None, _slot: None, _open: Arc::clone(&link.streams) }
+        let heard = link.heard.clone();
+        Self { inner, failed: None, _slot: None, _open: Arc::clone(&link.streams), heard }
     }
 
     /// The stream below, unless a read has failed.
@@ -293,8 +302,10 @@ impl AsyncRead for Stream {
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         let read = self.usable()?.poll_read(context, buffer);
-        if let Poll::Ready(Err(error)) = &read {
-            self.failed = Some(error.kind());
+        match &read {
+            Poll::Ready(Ok(1..)) => self.heard.note(),
+            Poll::Ready(Err(error)) => self.failed = Some(error.kind()),
+            Poll::Ready(Ok(0)) | Poll::Pending => {}
         }
         read
     }

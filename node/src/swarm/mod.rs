@@ -12,6 +12,7 @@ mod connection;
 mod dial;
 mod duplicates;
 mod handler;
+mod heard;
 mod limits;
 mod node;
 mod ping;
@@ -27,5 +28,6 @@ pub use libp2p::{Multiaddr, PeerId, identity::Keypair};
 
 pub use connection::{CloseReason, Connection, Stream, StreamError};
 pub use dial::{Attempt, AttemptError, DialError};
+pub use heard::Heard;
 pub use node::{Inbound, Node, NodeError, NodeOptions};
 pub use ping::{PingError, PingReport};

@@ -112,6 +112,30 @@ pub enum SyncError {
     Dialed(#[from] DialedError),
 }
 
+impl ReceiveError {
+    /// What became of the session, if that is why.
+    pub(super) fn dialed(&self) -> Option<&DialedError> {
+        match self {
+            Self::Dialed(error) => Some(error),
+            Self::Target(_) | Self::LookAtTarget(_) | Self::List(_) | Self::NoAddress { .. } => None,
+        }
+    }
+}
+
+impl SyncError {
+    /// What became of the session, if that is why.
+    pub(super) fn dialed(&self) -> Option<&DialedError> {
+        match self {
+            Self::Dialed(error) => Some(error),
+            Self::Source { .. }
+            | Self::OtherSource { .. }
+            | Self::Tree(_)
+            | Self::Target(_)
+            | Self::LookAtTarget(_) => None,
+        }
+    }
+}
+
 /// Why an offer ended without its uses being spent.
 #[derive(Debug, thiserror::Error)]
 pub enum OfferError {

@@ -49,12 +49,14 @@ pub enum Event {
         /// Which.
         path: EntryPath,
     },
-    /// A connection was lost, and a new one will be made.
+    /// A connection was lost, and a new one will be made; [`Event::Connected`] says that it stands.
     Retrying {
         /// What was lost.
         why: String,
         /// How long that will be waited with.
         wait: Duration,
+        /// How long it will be tried from now on; `None` for as long as it takes.
+        limit: Option<Duration>,
     },
     /// A session came to its end, but entries changed or vanished while they were read: another one follows.
     Again(Report),

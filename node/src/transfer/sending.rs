@@ -278,6 +278,7 @@ impl Sending {
                     match change {
                         LinkChange::Made(connection) => self.start_streams(&connection, true),
                         LinkChange::Gone => {}
+                        LinkChange::Dead(detail) => self.feed(Input::Lost(detail)),
                     }
                     continue;
                 }
@@ -292,7 +293,8 @@ impl Sending {
         self.channel.measure(&self.connection);
         self.queue.close();
         self.streams.abort_all();
-        tokio::join!(line.leave(leave(&ending)), self.links.leave());
+        let leave = leave(&ending);
+        tokio::join!(line.leave(leave), self.links.leave(leave.limit()));
         self.conclude(ending).await
     }
 

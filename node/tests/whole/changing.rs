@@ -35,6 +35,7 @@ async fn receive_after(place: &Place, ticket: &str, change: impl FnOnce()) -> Re
         Node::start(Keypair::generate_ed25519(), NodeOptions::default()).await.unwrap();
     let state = StateFolder::locate(Some(place.path("receiver")), |_| None).unwrap();
     let request = ReceiveRequest {
+        retry_for: std::time::Duration::ZERO,
         ticket: parse(ticket),
         destination: place.target(),
         options: Options { handling: Handling::receiving(false), durability: Durability::None },

@@ -21,6 +21,7 @@ mod killed;
 mod kinds;
 mod left_out;
 mod mounts;
+mod moved;
 mod peer;
 mod place;
 mod process;

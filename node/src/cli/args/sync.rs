@@ -228,7 +228,7 @@ fn rate(text: &str) -> Result<NonZeroU64, String> {
 }
 
 /// `90s`, `5m`, `1h`; `0s` for none.
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(Lifetime::Seconds(seconds)) => Ok(Duration::from_secs(seconds)),
         Ok(Lifetime::Unlimited) => Ok(Duration::MAX),
