@@ -239,9 +239,11 @@ async fn the_work_of_a_lost_connection_moves_to_the_others() {
         let received = Ketch::start(receiver).end().await.expect(0);
         let sent = sender.end().await.expect(0);
 
-        // then the session ends well, and little crossed twice
-        assert_eq!(received.event("done")["connections"], connections(4, 4, 1), "{received:#?}");
-        assert_eq!(sent.event("done")["connections"], connections(4, 4, 1));
+        // then the session ends well, perhaps before the lost one was made again, and little crossed twice
+        for done in [received.event("done"), sent.event("done")] {
+            let made = [4, 5].map(|made| connections(4, made, 1));
+            assert!(made.contains(&done["connections"]), "{done}");
+        }
         place.assert_equal();
         let (whole, crossed) = (116 * MIB, forwarder.carried().iter().sum::<u64>());
         assert!(crossed < whole + 16 * MIB, "{crossed} bytes crossed for {whole}");
