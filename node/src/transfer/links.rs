@@ -41,7 +41,7 @@ const REPLACED: usize = 64;
 #[derive(Clone)]
 pub(super) enum LinkRole {
     /// It dialed, and makes them.
-    Makes(Dialer, ConnectionWish),
+    Makes(Box<Dialer>, ConnectionWish),
     /// It was dialed, and takes so many in all.
     Takes(Connections),
 }

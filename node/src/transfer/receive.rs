@@ -110,7 +110,7 @@ impl Fetching<'_> {
         }
         let OpenTarget { doing, view, free_bytes, own } = opened?;
         let (connection, stream) = connect(&self.dialer, self.patience, self.events, self.stop).await?;
-        let role = LinkRole::Makes(self.dialer.clone(), self.request.connections);
+        let role = LinkRole::Makes(Box::new(self.dialer.clone()), self.request.connections);
         let links = Links::new(connection.clone(), role);
         let ask =
             Ask { connections: links.most(Connections::MOST), ..ask(&self.request, view, &connection)? };

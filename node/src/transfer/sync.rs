@@ -188,7 +188,7 @@ impl Syncing<'_> {
             true => ConnectionWish::Exactly(Connections::ONE),
             false => self.request.connections,
         };
-        Links::new(connection.clone(), LinkRole::Makes(self.dialer.clone(), wish))
+        Links::new(connection.clone(), LinkRole::Makes(Box::new(self.dialer.clone()), wish))
     }
 
     async fn open_target(&self, session: SessionId) -> Result<OpenTarget, SyncError> {

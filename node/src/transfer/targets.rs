@@ -17,6 +17,9 @@ use crate::swarm::{Heard, PeerId};
 /// seconds. It must leave time to answer within the other side's patience for a hello.
 const SILENCE: Duration = Duration::from_secs(3 * KEEP_ALIVE_S);
 
+/// How long such a silence is waited for: what a peer sent before it fell silent may still come in for a while.
+const DOUBT: Duration = Duration::from_secs(5 * KEEP_ALIVE_S);
+
 /// How long a session that was stopped may take to let go.
 const LETTING_GO: Duration = Duration::from_secs(1);
 
@@ -94,12 +97,13 @@ impl Drop for HeldTarget {
 
 /// Whether nothing was heard for too long from the peer of a session. One that lets go meanwhile is as good as dead.
 async fn is_dead(holder: &Holder) -> bool {
-    tokio::select! {
-        biased;
-        () = holder.let_go.cancelled() => true,
-        () = holder.heard.again() => false,
-        () = holder.heard.silent_for(SILENCE) => true,
-    }
+    let is_over = async {
+        tokio::select! {
+            () = holder.let_go.cancelled() => {}
+            () = holder.heard.silent_for(SILENCE) => {}
+        }
+    };
+    timeout(DOUBT, is_over).await.is_ok()
 }
 
 #[cfg(test)]
@@ -152,8 +156,10 @@ mod tests {
         let (targets, peer, heard) = (Targets::default(), PeerId::random(), Heard::default());
         let _held = hold(&targets, "/a", peer, heard.clone()).await.unwrap();
         let speaking = async {
-            sleep(Duration::from_secs(KEEP_ALIVE_S)).await;
-            heard.note();
+            for _ in 0..DOUBT.as_secs() {
+                sleep(Duration::from_secs(KEEP_ALIVE_S)).await;
+                heard.note();
+            }
         };
         let (refused, ()) = tokio::join!(hold(&targets, "/a", peer, Heard::default()), speaking);
         assert_eq!(refused.unwrap_err(), Busy);
