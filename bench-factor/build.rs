@@ -10,11 +10,13 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 /// What this program is made from, relative to the root of the workspace.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 22] = [
     "Cargo.toml",
     "Cargo.lock",
     "protocol/Cargo.toml",
     "protocol/src",
+    "protocol/simulation/Cargo.toml",
+    "protocol/simulation/src",
     "protocol/channel/Cargo.toml",
     "protocol/channel/src",
     "fixtures/Cargo.toml",
@@ -28,6 +30,9 @@ const SOURCES: [&str; 17] = [
     "bench-factor/replica/Cargo.lock",
     "bench-factor/replica/src",
     "bench-factor/replica/channel",
+    "bench-factor/quinn/Cargo.toml",
+    "bench-factor/quinn/Cargo.lock",
+    "bench-factor/quinn/channel",
 ];
 
 /// What is needed beside that to build, to test and to understand it.
@@ -64,7 +69,15 @@ fn main() -> io::Result<()> {
         }
     }
     embed(&root, paths)?;
+    tell_cargo(&format!("rustc-env=BENCH_FACTOR_LOCK={}", lock()?.display()))?;
     tell_cargo(&format!("rustc-env=BENCH_FACTOR_BUILD={:x}", hash.finalize()))
+}
+
+/// The lock file of the package's workspace.
+fn lock() -> io::Result<PathBuf> {
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?);
+    let lock = package.ancestors().map(|folder| folder.join("Cargo.lock")).find(|place| place.is_file());
+    lock.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// The nearest folder above the package that has all sources.

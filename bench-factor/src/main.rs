@@ -2,6 +2,8 @@
 
 mod cli;
 #[cfg(target_os = "linux")]
+mod cold_path;
+#[cfg(target_os = "linux")]
 mod latency;
 mod observation;
 mod report;
@@ -18,6 +20,11 @@ use std::{
 };
 
 use clap::Parser as _;
+
+/// Libraries on which speed depends.
+#[cfg(target_os = "linux")]
+const LIBRARIES: [&str; 8] =
+    ["noq", "noq-proto", "rustls", "ring", "tokio", "libp2p-core", "libp2p-identity", "libp2p-tls"];
 
 /// Exits with 0 on success, 1 on failure, or as a command does that it ran; clap exits with 2 on wrong usage.
 fn main() -> ExitCode {

@@ -154,8 +154,55 @@ pub(crate) struct Samplers {
     pub(crate) receiver: HostSummary,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) round_trip: Option<RoundTrip>,
+    #[serde(skip_serializing_if = "Capacity::is_unknown")]
+    pub(crate) capacity: Capacity,
     /// Every two seconds.
     pub(crate) trace: Vec<Sample>,
+    /// What the data connections did, every two seconds, those of each end in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sockets: Vec<Sockets>,
+}
+
+/// What the path carried while nothing else used it, in megabits of IP packets a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Capacity {
+    pub(crate) before_mbit_s: Option<f64>,
+    pub(crate) after_mbit_s: Option<f64>,
+}
+
+impl Capacity {
+    fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// All data connections of one end at one moment. Packets are those since the entry of that end before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sockets {
+    pub(crate) end: End,
+    pub(crate) at_s: f64,
+    /// How many there are.
+    pub(crate) connections: u32,
+    /// The longest of their smoothed round trips.
+    #[serde(default)]
+    pub(crate) round_trip_ms: Option<f64>,
+    /// Their congestion windows together.
+    #[serde(default)]
+    pub(crate) window_bytes: Option<u64>,
+    #[serde(default)]
+    pub(crate) sent_packets: Option<u64>,
+    /// Lost, or sent again.
+    #[serde(default)]
+    pub(crate) lost_packets: Option<u64>,
+}
+
+/// One of the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum End {
+    Sender,
+    Receiver,
 }
 
 /// What the counters of one host said, over the whole cell. They are the host's, not the process's.
@@ -185,7 +232,7 @@ pub(crate) struct RoundTrip {
 }
 
 /// Both hosts at one moment. Counters are those since the sample before.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) at_s: f64,
     #[serde(default)]

@@ -12,19 +12,23 @@
 //! | `logs/`, `samples/` | what both ends printed, and every sample, of each observation |
 //! | `source.zip`, `export.json` | what the program is made of, and the hashes of all other files |
 
+mod capacity;
 mod clock;
 mod error;
 mod export;
+mod joint;
 mod journal;
 mod load;
 mod made_of;
 mod plan;
 mod probe;
 mod programs;
+mod remote;
 mod row;
 mod sampler;
 mod schedule;
 mod stage;
+mod traces;
 mod zip;
 
 use std::{
@@ -32,6 +36,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::Command,
     time::SystemTime,
 };
 
@@ -41,17 +46,20 @@ use self::{
     error::{RunError, run_io_error},
     journal::Journal,
     made_of::{METHOD, sha256},
-    plan::{Plan, Planned},
+    plan::{Measured, Plan, Planned},
     programs::Programs,
+    remote::Preview,
     row::Frame,
     schedule::{Turn, turns},
-    stage::{Records, Stage},
+    stage::{Around, Records, Stage},
 };
 use crate::{
     observation::{Observation, Outcome},
     study::{BUILD, PORT},
-    tools::{installed, interrupt},
+    tools::interrupt,
 };
+
+pub(crate) use self::remote::{AgentOptions, Destination, run_agent};
 
 /// What `bench-factor study` was asked for.
 #[derive(Debug)]
@@ -62,6 +70,8 @@ pub(crate) struct Options {
     pub(crate) out: PathBuf,
     /// Joins the ends of conditions that name no link.
     pub(crate) link: Option<String>,
+    /// Has the sources of conditions that name no link; this host has the targets.
+    pub(crate) remote: Option<Destination>,
     /// Sources and targets are made below this folder.
     pub(crate) scratch: PathBuf,
     pub(crate) task: Task,
@@ -87,6 +97,9 @@ pub(crate) enum Task {
 struct Description {
     run: String,
     link: Option<String>,
+    /// The other host, as ssh takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    remote: Option<String>,
     plan_sha256: String,
     method_sha256: String,
     /// Of the program that began. Others may go on, as one does that a fault was mended in; every row names its own.
@@ -98,6 +111,8 @@ struct Description {
 struct Due<'a> {
     planned: &'a Planned,
     turn: Turn,
+    /// Around it, what its path carries is measured.
+    measured: Around,
     attempt: u32,
     reason: Option<&'a str>,
 }
@@ -105,13 +120,17 @@ struct Due<'a> {
 /// Does what `options` ask; progress goes to `out`. An observation that failed ends the run, and its row is kept.
 pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), RunError> {
     let (description, text, plan) = read(options)?;
+    let remote = remote(options, &description);
+    if let Some(remote) = &remote {
+        remote.check(&plan)?;
+    }
     let programs = Programs::find(&plan)?;
     if options.task == Task::Show {
         return show(&plan, &programs, options, out);
     }
     programs.check()?;
-    check_mounts(&plan)?;
-    let places = Stage::places(&plan)?;
+    stage::check_mounts(&plan)?;
+    let places = Stage::places(&plan, path_of(remote.as_ref(), None).as_deref())?;
     interrupt::hold()?;
     let folder = &options.out;
     if options.task == Task::Begin {
@@ -121,7 +140,11 @@ pub(crate) fn run(options: &Options, out: &mut impl io::Write) -> Result<(), Run
     let due = due(&plan, &options.task, &journal)?;
     say(out, &format!("{}: {} observations to make", description.run, due.len()))?;
     if !due.is_empty() {
-        let stage = Stage::set(&plan, places, programs, &options.scratch.join(&description.run))?;
+        let scratch = options.scratch.join(&description.run);
+        let stage = Stage::set(&plan, places, programs, remote.as_ref(), &scratch)?;
+        if let Some(note) = stage.note() {
+            say(out, &note)?;
+        }
         observe_all(&stage, &description.run, &due, folder, &mut journal, out)?;
     }
     export::export(folder)?;
@@ -134,10 +157,12 @@ fn read(options: &Options) -> Result<(Description, String, Plan), RunError> {
     match options.task {
         Task::Show | Task::Begin => {
             let path = options.plan.as_deref().unwrap_or(&kept);
-            let (plan, text) = Plan::read(path, options.link.as_deref())?;
+            let joined_by = path_of(options.remote.as_ref(), options.link.as_deref());
+            let (plan, text) = Plan::read(path, joined_by.as_deref())?;
             let description = Description {
                 run: format!("run-{}", clock::compact(SystemTime::now())),
                 link: options.link.clone(),
+                remote: options.remote.as_ref().map(|remote| remote.host.clone()),
                 plan_sha256: sha256(text.as_bytes()),
                 method_sha256: sha256(METHOD.as_bytes()),
                 build: BUILD.into(),
@@ -146,7 +171,8 @@ fn read(options: &Options) -> Result<(Description, String, Plan), RunError> {
         }
         Task::Resume | Task::Retry { .. } => {
             let description = described(&options.out)?;
-            let (plan, text) = Plan::read(&kept, description.link.as_deref())?;
+            let joined_by = path_of(remote(options, &description).as_ref(), description.link.as_deref());
+            let (plan, text) = Plan::read(&kept, joined_by.as_deref())?;
             if sha256(text.as_bytes()) != description.plan_sha256 || is_other_plan(options, &text)? {
                 return Err(RunError::Changed("plan"));
             }
@@ -156,9 +182,24 @@ fn read(options: &Options) -> Result<(Description, String, Plan), RunError> {
             if options.link.is_some() && options.link != description.link {
                 return Err(RunError::Changed("link"));
             }
+            if options.remote.as_ref().is_some_and(|remote| Some(&remote.host) != description.remote.as_ref())
+            {
+                return Err(RunError::Changed("remote host"));
+            }
             Ok((description, text, plan))
         }
     }
+}
+
+/// The other host: as it is asked for, or as the run began with it.
+fn remote(options: &Options, description: &Description) -> Option<Destination> {
+    let begun = || description.remote.clone().map(Destination::plain);
+    options.remote.clone().or_else(begun)
+}
+
+/// What joins conditions that name no link, if anything was asked for.
+fn path_of(remote: Option<&Destination>, link: Option<&str>) -> Option<String> {
+    remote.map(Destination::path_name).or_else(|| link.map(str::to_owned))
 }
 
 fn is_other_plan(options: &Options, kept: &str) -> Result<bool, RunError> {
@@ -205,21 +246,26 @@ fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(error())
 }
 
-/// Targets and sources that are mounted take root, and programs that make them.
-fn check_mounts(plan: &Plan) -> Result<(), RunError> {
-    let Some(file_system) = stage::mounted(plan) else { return Ok(()) };
-    let error = |why: String| RunError::Mounts { file_system: file_system.to_string(), why };
-    if !rustix::process::getuid().is_root() {
-        return Err(error("mounting it takes root".into()));
-    }
-    match file_system.needs().iter().find(|program| installed::find(program).is_none()) {
-        Some(missing) => Err(error(format!("{missing} is not installed"))),
-        None => Ok(()),
-    }
+/// Every turn of the plan with its condition and what is measured around it: pilots first, and once.
+fn all_turns(plan: &Plan) -> Vec<(Turn, &Planned, Around)> {
+    let turns = ordered(plan);
+    let round = |index: Option<usize>| Some(turns.get(index?)?.0.round);
+    let around = |index: usize| {
+        let own = round(Some(index));
+        match plan.capacity {
+            Measured::Observations => Around { before: true, after: true },
+            Measured::Rounds => {
+                Around { before: round(index.checked_sub(1)) != own, after: round(Some(index + 1)) != own }
+            }
+            Measured::Never => Around::default(),
+        }
+    };
+    let indexed = turns.iter().enumerate();
+    indexed.map(|(index, &(turn, planned))| (turn, planned, around(index))).collect()
 }
 
-/// Every turn of the plan with its condition: pilots first, and once.
-fn all_turns(plan: &Plan) -> Vec<(Turn, &Planned)> {
+/// Every turn with its condition.
+fn ordered(plan: &Plan) -> Vec<(Turn, &Planned)> {
     let pilots = (1..).zip(&plan.pilots);
     let pilots = pilots.map(|(position, pilot)| (Turn { round: 1, position, condition: 0 }, pilot));
     let count = plan.pilots.len() as u32;
@@ -237,18 +283,19 @@ fn due<'a>(plan: &'a Plan, task: &'a Task, journal: &Journal) -> Result<Vec<Due<
     match task {
         Task::Show | Task::Begin | Task::Resume => {
             let left = turns.into_iter();
-            let left = left.filter(|(turn, planned)| journal.latest(turn.round, &planned.name).is_none());
-            Ok(left.map(|(turn, planned)| Due { planned, turn, attempt: 1, reason: None }).collect())
+            let left = left.filter(|(turn, planned, _)| journal.latest(turn.round, &planned.name).is_none());
+            let due = |(turn, planned, measured)| Due { planned, turn, measured, attempt: 1, reason: None };
+            Ok(left.map(due).collect())
         }
         Task::Retry { condition, reason } => {
             let failed = journal.failed(condition);
             if failed.is_empty() {
                 return Err(RunError::NothingFailed(condition.clone()));
             }
-            let again = turns.into_iter().filter(|(_, planned)| planned.name == *condition);
-            let again = again.filter_map(|(turn, planned)| {
+            let again = turns.into_iter().filter(|(_, planned, _)| planned.name == *condition);
+            let again = again.filter_map(|(turn, planned, measured)| {
                 let attempt = failed.iter().find(|row| row.round == turn.round)?.attempt + 1;
-                Some(Due { planned, turn, attempt, reason: Some(reason.as_str()) })
+                Some(Due { planned, turn, measured, attempt, reason: Some(reason.as_str()) })
             });
             Ok(again.collect())
         }
@@ -275,7 +322,7 @@ fn observe_all(
 }
 
 fn observe(stage: &Stage, run: &str, due: Due<'_>, folder: &Path) -> Result<Observation, RunError> {
-    let Due { planned, turn: Turn { round, position, .. }, attempt, reason } = due;
+    let Due { planned, turn: Turn { round, position, .. }, measured, attempt, reason } = due;
     let name = format!("{round:03}-{position:03}-{}-{attempt}", planned.name);
     let records = Records {
         logs: folder.join("logs").join(&name),
@@ -290,10 +337,14 @@ fn observe(stage: &Stage, run: &str, due: Due<'_>, folder: &Path) -> Result<Obse
         attempt,
         attempt_reason: reason,
         started: clock::rfc3339(SystemTime::now()),
-        content: stage.content(&planned.data),
+        content: stage.content(planned),
         ideal_s: stage.ideal_s(planned),
     };
-    Ok(frame.row(stage.observe(planned, round, &records)?))
+    let mut row = frame.row(stage.observe(planned, round, measured, &records)?);
+    if let Some(remote) = stage.remote(planned) {
+        row.made_of.sender_kernel = remote.kernel().to_owned();
+    }
+    Ok(row)
 }
 
 /// A line of progress.
@@ -319,19 +370,28 @@ fn show(
     out: &mut impl io::Write,
 ) -> Result<(), RunError> {
     let peer = std::net::SocketAddr::from(([0, 0, 0, 0], PORT));
-    for (Turn { round, position, .. }, planned) in all_turns(plan) {
+    let preview = options.remote.as_ref().map(|remote| Preview::new(remote, programs)).transpose()?;
+    for text in preview.iter().flat_map(Preview::common) {
+        say(out, text.trim_end())?;
+    }
+    for (Turn { round, position, .. }, planned) in ordered(plan) {
         let Planned { name, link, target, data, .. } = planned;
         say(out, &format!("round {round}, {position}: {name}: {data} to {target} over {link}"))?;
-        let place = options.scratch.join(data);
-        let serve = programs.serve(planned, &place, peer)?;
+        let there = preview.as_ref().filter(|preview| preview.joins(planned));
+        let serve = match there {
+            Some(preview) => preview.source(planned, &options.scratch),
+            None => words(&programs.serve(planned, &options.scratch.join(data), peer)?),
+        };
         let cell = programs.cell(planned, peer, &options.scratch.join("target"), plan.limit)?;
-        for (end, command) in [("source", serve), ("target", cell)] {
-            let words = std::iter::once(command.get_program()).chain(command.get_args());
-            let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-            say(out, &format!("  {end}: {}", words.join(" ")))?;
-        }
+        say(out, &format!("  source: {serve}\n  target: {}", words(&cell)))?;
     }
     Ok(())
+}
+
+/// A command as it could be typed.
+fn words(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 fn say(out: &mut impl io::Write, line: &str) -> Result<(), RunError> {

@@ -138,7 +138,10 @@ fn is_described(value: &Value, text: &str) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, value)| {
             assert!(text.contains(&format!("`{name}`")), "docs/benchmarks/cell.md lacks {name}");
-            is_described(value, text);
+            // Below that are the names of libraries.
+            if name != "libraries" {
+                is_described(value, text);
+            }
         }),
         Value::Array(values) => values.iter().for_each(|value| is_described(value, text)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -245,6 +245,46 @@ fn over_paths_what_is_too_slow_is_censored_and_a_sink_is_not_verified() {
     assert_eq!(fs::read_dir(place.path().join("scratch")).unwrap().count(), 0);
 }
 
+/// One observation over a path of 20 Mbit/s that holds long queues and loses packets, so that readers often get much at once.
+const LOSSY: &str = "
+rounds = 1
+seed = 7
+link = 'lossy'
+[data]
+small = { shape = 'small', files = 3, bytes = 10 }
+[links]
+lossy = { rate = '20mbit', rtt = '40ms', loss = '0.01' }
+[[conditions]]
+data = ['small']
+layout = ['bundle']
+transport = ['tcp']
+controller = ['bbr']
+";
+
+#[test]
+fn a_path_carries_no_more_than_it_can_and_most_of_that() {
+    if !can_choose() || !can_join() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let plan = place.path().join("plan.toml");
+    fs::write(&plan, LOSSY).unwrap();
+    // when what the path carries is measured around an observation
+    let output = study(Path::new(BENCH_FACTOR), place.path(), &["--plan", plan.to_str().unwrap()]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{:?}", said(&output));
+    let row = &rows(place.path())[0];
+    if !row["flags"].as_array().unwrap().is_empty() {
+        let _ = writeln!(std::io::stderr(), "skipped: the path was not as asked: {}", row["flags"]);
+        return;
+    }
+    // then it is the path's rate, within what the emulator's lateness moves into or out of the second that is counted
+    for when in ["before_mbit_s", "after_mbit_s"] {
+        let carried = row["samplers"]["capacity"][when].as_f64().unwrap();
+        assert!((10.0..21.0).contains(&carried), "{when}: {carried} Mbit/s");
+    }
+}
+
 #[test]
 fn a_run_begins_once_and_goes_on_with_what_it_began_with() {
     let place = tempfile::tempdir().unwrap();

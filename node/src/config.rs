@@ -26,8 +26,8 @@ use ketch_protocol::message::ShareName;
 use serde::Deserialize;
 
 use crate::{
-    state::show,
-    swarm::Multiaddr,
+    state::{StateFolder, show},
+    swarm::{Multiaddr, PeerId, address::split_peer},
     trust::{PeerReference, Rights},
 };
 
@@ -86,15 +86,7 @@ pub enum ConfigError {
 impl ServeConfig {
     /// Reads a configuration file.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        let mut text = String::new();
-        let read =
-            File::open(file).and_then(|opened| opened.take(CONFIG_BYTES + 1).read_to_string(&mut text));
-        read.map_err(|source| ConfigError::Io { path: file.into(), source })?;
-        let parsed = match text.len() as u64 {
-            0..=CONFIG_BYTES => parse(&text, file.parent().unwrap_or(Path::new(""))),
-            _ => Err(format!("it has more than {CONFIG_BYTES} bytes")),
-        };
-        parsed.map_err(|why| ConfigError::Senseless { path: file.into(), why })
+        read_file(file, |text| parse(text, file.parent().unwrap_or(Path::new(""))))
     }
 
     /// Adds a share.
@@ -118,6 +110,67 @@ impl ServeConfig {
         found.allow.push((peer, rights));
         Ok(())
     }
+}
+
+/// What every command of a node goes by, from `config.toml` in its state folder.
+///
+/// ```toml
+/// relays = ["/dns4/relay.example/tcp/5383/p2p/12D3KooW…"]
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// Addresses of relays, each with the PeerId that stands at its end.
+    pub relays: Vec<(PeerId, Multiaddr)>,
+}
+
+impl NodeConfig {
+    /// Reads the file of a state folder. Where there is none, nothing is configured.
+    pub fn read(state: &StateFolder) -> Result<Self, ConfigError> {
+        match read_file(&state.path().join("config.toml"), parse_node) {
+            Err(ConfigError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(Self::default())
+            }
+            read => read,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredNode {
+    #[serde(default)]
+    relays: Vec<String>,
+}
+
+fn parse_node(text: &str) -> Result<NodeConfig, String> {
+    let stored: StoredNode = toml::from_str(text).map_err(|error| place_and_message(text, &error))?;
+    let relays =
+        stored.relays.iter().map(|relay| relay_address(relay).map_err(|why| format!("in relays: {why}")));
+    Ok(NodeConfig { relays: relays.collect::<Result<_, _>>()? })
+}
+
+/// The address of a relay with the PeerId at its end, taken apart.
+pub fn relay_address(text: &str) -> Result<(PeerId, Multiaddr), String> {
+    let shown = || ketch_protocol::path::escape(text.as_bytes());
+    let address: Multiaddr =
+        text.parse().map_err(|error| format!("\"{}\" is no address: {error}", shown()))?;
+    let missing = || format!("\"{}\" does not say which relay is meant: it must end in /p2p/PEERID", shown());
+    split_peer(address).ok_or_else(missing)
+}
+
+/// Reads and parses a file of bounded length; `parse` says what makes no sense, and where.
+pub(crate) fn read_file<T>(
+    file: &Path,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, ConfigError> {
+    let mut text = String::new();
+    let read = File::open(file).and_then(|opened| opened.take(CONFIG_BYTES + 1).read_to_string(&mut text));
+    read.map_err(|source| ConfigError::Io { path: file.into(), source })?;
+    let parsed = match text.len() as u64 {
+        0..=CONFIG_BYTES => parse(&text),
+        _ => Err(format!("it has more than {CONFIG_BYTES} bytes")),
+    };
+    parsed.map_err(|why| ConfigError::Senseless { path: file.into(), why })
 }
 
 /// The configuration as it stands in the file.
@@ -166,12 +219,19 @@ fn word<T: FromStr<Err: std::fmt::Display>>(text: &str, within: &str) -> Result<
     text.parse().map_err(|error| format!("in {within}: {error}"))
 }
 
-/// The line of an error and what it is, on one line.
-fn place_and_message(text: &str, error: &toml::de::Error) -> String {
+/// The line of an error, the field if the line has one, and what is wrong, on one line.
+pub(crate) fn place_and_message(text: &str, error: &toml::de::Error) -> String {
     let message = ketch_protocol::path::escape(error.message().as_bytes());
-    match error.span().and_then(|span| text.get(..span.start)) {
-        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
-        None => message.to_string(),
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
+        return message.to_string();
+    };
+    let number = before.matches('\n').count();
+    let field = text.lines().nth(number).and_then(|line| line.split_once('=')).map(|(field, _)| field.trim());
+    match field.filter(|field| !field.is_empty()) {
+        Some(field) => {
+            format!("line {}, {}: {message}", number + 1, ketch_protocol::path::escape(field.as_bytes()))
+        }
+        None => format!("line {}: {message}", number + 1),
     }
 }
 
@@ -180,7 +240,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::swarm::PeerId;
 
     fn name(text: &str) -> ShareName {
         ShareName::parse(text).unwrap()
@@ -217,7 +276,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("serve.toml");
         let cases = [
-            ("[share.a]\npath = \"/a\"\nalow.x = \"read\"\n", "line 3"),
+            ("[share.a]\npath = \"/a\"\nalow.x = \"read\"\n", "line 3, alow.x"),
             ("[share.a]\n", "path"),
             ("[share.a]\npath = \"/a\"\nallow.x = \"everything\"\n", "everything"),
             ("[share.a]\npath = \"/a\"\nallow.\"x y\" = \"read\"\n", "x y"),
@@ -234,6 +293,24 @@ mod tests {
         }
         let missing = ServeConfig::read(&folder.path().join("missing"));
         assert!(matches!(missing, Err(ConfigError::Io { .. })));
+    }
+
+    #[test]
+    fn relays_of_a_node_stand_in_its_state_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::locate(Some(folder.path().into()), |_| None).unwrap();
+        assert_eq!(NodeConfig::read(&state).unwrap(), NodeConfig::default());
+        let (peer, file) = (PeerId::random(), folder.path().join("config.toml"));
+        fs::write(&file, format!("relays = [\"/dns4/relay.example/tcp/1/p2p/{peer}\"]\n")).unwrap();
+        let relays = vec![(peer, "/dns4/relay.example/tcp/1".parse().unwrap())];
+        assert_eq!(NodeConfig::read(&state).unwrap(), NodeConfig { relays });
+        for (text, named) in
+            [("relay = []", "line 1, relay"), ("relays = [\"/ip4/192.0.2.1/tcp/1\"]", "/p2p/PEERID")]
+        {
+            fs::write(&file, text).unwrap();
+            let error = NodeConfig::read(&state).unwrap_err().to_string();
+            assert!(error.contains(named) && error.contains(&show(&file)), "{error}");
+        }
     }
 
     #[test]

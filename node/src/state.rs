@@ -2,8 +2,9 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -56,6 +57,23 @@ impl StateFolder {
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Waits until nobody else holds the lock of this name; another change takes milliseconds.
+    pub(crate) fn lock(&self, name: &str) -> io::Result<File> {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(self.0.join(name))?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// Replaces a file as a whole: a reader, and whoever comes after a crash, finds the old one or the new one.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        // Made with mode 0600, whatever the umask.
+        let mut file = tempfile::NamedTempFile::with_prefix_in(format!(".{name}-"), &self.0)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(self.0.join(name))?;
+        File::open(&self.0)?.sync_all()
     }
 }
 

@@ -7,8 +7,8 @@ use std::{
 
 use futures::{AsyncReadExt, AsyncWriteExt, future::try_join_all, pin_mut, poll};
 use ketch::swarm::{
-    CloseReason, Connection, Deadlines, Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, PeerId,
-    StreamError, TransportKind,
+    CloseReason, Connection, Deadlines, DialRequest, Inbound, Keypair, Multiaddr, Node, NodeError,
+    NodeOptions, PeerId, StreamError, TransportKind,
 };
 use tokio::time::timeout;
 
@@ -276,6 +276,20 @@ async fn one_good_address_among_bad_ones_is_enough() {
     let connection = timeout(PATIENCE, here.dial(there.peer(), addresses)).await.unwrap().unwrap();
     assert_eq!(connection.transport(), TransportKind::Quic);
     round_trip(&connection, b"through".to_vec()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_transport_that_is_known_to_be_faster_is_taken() {
+    let (here, _) = dialer().await;
+    let (there, _inbound) = start(BOTH.map(listen_address).to_vec(), PATIENCE).await;
+    let addresses = there.listen_addresses();
+    for kind in BOTH {
+        let faster = DialRequest { faster: Some(kind), ..addresses.clone().into() };
+        let only = DialRequest { only: Some(kind), ..addresses.clone().into() };
+        for request in [faster, only] {
+            assert_eq!(here.dial(there.peer(), request).await.unwrap().transport(), kind);
+        }
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ pub mod controller;
 pub mod delta;
 pub mod difference;
 pub mod hash;
+pub mod introduction;
 pub mod io;
 pub mod limits;
 pub mod manifest;

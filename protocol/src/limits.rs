@@ -23,6 +23,22 @@ pub const ATTRIBUTES: usize = 256;
 /// Longest name of a share, in bytes: long enough for any, short enough for a line.
 pub const SHARE_NAME_BYTES: usize = 64;
 
+/// Longest message of an introduction, in bytes: the longest ticket (8 KiB of text) and the longest card (8.2 KiB)
+/// fit, sealed.
+pub const INTRODUCTION_BYTES: usize = 16 * 1024;
+
+/// Longest name that a peer may give itself on a card, in bytes: as long as a name in an address book may be.
+pub const CARD_NAME_BYTES: usize = 64;
+
+/// Most addresses on a card: as many as one dial tries.
+pub const CARD_ADDRESSES: usize = 32;
+
+/// Longest address on a card, in bytes: as in a ticket.
+pub const CARD_ADDRESS_BYTES: usize = 255;
+
+/// Seconds that an introduction may take from its first byte on: seven short messages, and no person is asked.
+pub const INTRODUCTION_TIMEOUT_S: u64 = 20;
+
 /// Longest name of a congestion controller, in bytes: `TCP_CA_NAME_MAX` of Linux.
 pub const CONTROLLER_NAME_BYTES: usize = 16;
 
@@ -140,10 +156,12 @@ pub const HELLO_TIMEOUT_S: u64 = 8;
 /// Seconds a person may take to accept an offer.
 pub const CONSENT_TIMEOUT_S: u64 = 600;
 
-/// Seconds between signs of life on the control stream when there is nothing else to say.
-pub const KEEP_ALIVE_S: u64 = 5;
+/// Seconds between signs of life on the control stream when there is nothing else to say: so few that a side which
+/// looks for another way soon can tell that this one is dead.
+pub const KEEP_ALIVE_S: u64 = 1;
 
-/// Seconds of silence on the control stream after which the session is lost: six missed signs of life.
+/// Seconds of silence on the control stream after which the session is lost, whatever else is known: longer than any
+/// path that comes back by itself is away.
 pub const SILENCE_TIMEOUT_S: u64 = 30;
 
 /// Seconds to wait for the sender's answer to `done`; everything is stored by then.

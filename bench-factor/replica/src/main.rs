@@ -14,6 +14,20 @@ use std::{
 
 use clap::Parser as _;
 
+/// Libraries on which speed depends.
+const LIBRARIES: [&str; 10] = [
+    "quinn",
+    "quinn-proto",
+    "quinn-udp",
+    "yamux",
+    "rustls",
+    "ring",
+    "tokio",
+    "libp2p-core",
+    "libp2p-identity",
+    "libp2p-tls",
+];
+
 fn main() -> ExitCode {
     match cli::run(cli::Arguments::parse(), &mut io::stdout().lock()) {
         Ok(code) => code,

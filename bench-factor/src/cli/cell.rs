@@ -10,10 +10,10 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use ketch_channel::{Controller, TransportKind};
+use ketch_channel::TransportKind;
 
 use crate::study::{
-    self, CellOptions, CellReport, Condition, Layout, OBSERVATION_LIMIT, Outcome, PORT, Profile,
+    self, CellOptions, CellReport, Condition, Controller, Layout, OBSERVATION_LIMIT, Outcome, PORT, Profile,
 };
 
 /// Exit codes of observations that were begun and brought no verified copy. 1 and 2 are taken.
@@ -34,7 +34,7 @@ pub(super) struct Cell {
     /// What carries the connections: tcp or quic
     #[arg(long)]
     transport: TransportKind,
-    /// What decides how fast they may send: cubic or bbr
+    /// What decides how fast they may send: cubic, bbr, or over quic bbr3, the QUIC library's own
     #[arg(long)]
     controller: Controller,
     /// How many connections share the files
@@ -43,6 +43,9 @@ pub(super) struct Cell {
     /// The windows and buffers of the method, or those that suit long and lossy paths
     #[arg(long, value_enum, default_value_t = Profile::Seed)]
     profile: Profile,
+    /// What to ask for the buffers of UDP sockets, instead of what the profile has
+    #[arg(long, value_name = "BYTES")]
+    udp_buffer: Option<u32>,
     /// Stop after so many seconds; the observation counts as censored then
     #[arg(long, value_name = "SECONDS", default_value_t = OBSERVATION_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -56,9 +59,11 @@ pub(super) struct Cell {
 
 /// Makes the observation and prints its report. Exits with 0 where the copy is verified.
 pub(super) fn run(arguments: Cell, started: Instant, out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
-    let Cell { target, peer, layout, transport, controller, connections, profile, limit, discard, json } =
+    let Cell { target, peer, layout, transport, controller, connections, profile, udp_buffer, .. } =
         arguments;
-    let condition = Condition { layout, transport, controller, connections, profile };
+    let Cell { limit, discard, json, .. } = arguments;
+    let condition =
+        Condition { layout, transport, controller, connections, profile, udp_buffer_bytes: udp_buffer };
     let options =
         CellOptions { target, peer, condition, discard, limit: Duration::from_secs(limit), started };
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;

@@ -6,6 +6,10 @@ mod digest;
 mod diverge;
 mod fixture;
 #[cfg(target_os = "linux")]
+mod host;
+#[cfg(target_os = "linux")]
+mod latency;
+#[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
 mod pipe;
@@ -47,6 +51,9 @@ enum Command {
     /// Run other people's programs on the same work, and ketch beside them
     #[cfg(target_os = "linux")]
     Tools(tools::Tools),
+    /// Measure how much of a copy is waiting for answers: in a model, or with two ketch over an emulated path
+    #[cfg(target_os = "linux")]
+    Latency(latency::Latency),
     /// Offer a tree to observations of the study
     #[cfg(target_os = "linux")]
     Serve(serve::Serve),
@@ -56,6 +63,10 @@ enum Command {
     /// Run the study: make the observations of a plan, keep each, and go on after any interruption
     #[cfg(target_os = "linux")]
     Study(study::Study),
+    /// Be the far end of a study between two machines, for the runner that started this over ssh
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Host(host::Host),
     /// Become a command whose input and output are a TCP connection
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -75,11 +86,15 @@ pub(crate) fn run(arguments: Arguments, out: &mut impl io::Write) -> anyhow::Res
         #[cfg(target_os = "linux")]
         Command::Tools(tools) => tools::run(tools, out)?,
         #[cfg(target_os = "linux")]
+        Command::Latency(latency) => latency::run(latency, out)?,
+        #[cfg(target_os = "linux")]
         Command::Serve(serve) => serve::run(serve, out)?,
         #[cfg(target_os = "linux")]
         Command::Cell(cell) => return cell::run(cell, started, out),
         #[cfg(target_os = "linux")]
         Command::Study(study) => study::run(study, out)?,
+        #[cfg(target_os = "linux")]
+        Command::Host(host) => host::run(host, out)?,
         #[cfg(target_os = "linux")]
         Command::Pipe(pipe) => match pipe::run(pipe)? {},
     }

@@ -1,10 +1,10 @@
 //! `bench-factor study`: runs a plan of the study.
 
-use std::{io, path::PathBuf};
+use std::{io, net::IpAddr, path::PathBuf};
 
 use clap::Args;
 
-use crate::runner::{self, Options, Task};
+use crate::runner::{self, Destination, Options, Task};
 
 #[derive(Debug, Args)]
 pub(super) struct Study {
@@ -18,6 +18,19 @@ pub(super) struct Study {
     /// condition names no link of its own
     #[arg(long, value_name = "PROFILE")]
     link: Option<String>,
+    /// Have the sources on this host, which ssh reaches without a question, and the targets here; conditions that name no
+    /// link are observed between the two
+    #[arg(long, value_name = "USER@HOST", conflicts_with = "link")]
+    remote: Option<String>,
+    /// Reach it by this configuration of ssh instead of the user's
+    #[arg(long, value_name = "FILE", requires = "remote")]
+    ssh_config: Option<PathBuf>,
+    /// Where the remote host's data port is dialed [default: where ssh connects to]
+    #[arg(long, value_name = "IP", requires = "remote")]
+    remote_address: Option<IpAddr>,
+    /// The address of this host that the data port is opened to [default: where ssh comes from]
+    #[arg(long, value_name = "IP", requires = "remote")]
+    own_address: Option<IpAddr>,
     /// Where sources, images and targets are made; best on a tmpfs, so that no disk is measured
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     scratch: PathBuf,
@@ -37,12 +50,14 @@ pub(super) struct Study {
 
 /// Runs the plan; every row is kept as soon as there is one.
 pub(super) fn run(arguments: Study, out: &mut impl io::Write) -> anyhow::Result<()> {
-    let Study { plan, out: folder, link, scratch, dry_run, resume, retry, reason } = arguments;
+    let Study { plan, out: folder, link, scratch, dry_run, resume, retry, reason, .. } = arguments;
+    let Study { remote, ssh_config, remote_address: address, own_address, .. } = arguments;
+    let remote = remote.map(|host| Destination { host, ssh_config, address, own_address });
     let task = match (retry, reason) {
         (Some(condition), Some(reason)) => Task::Retry { condition, reason },
         _ if resume => Task::Resume,
         _ if dry_run => Task::Show,
         _ => Task::Begin,
     };
-    Ok(runner::run(&Options { plan, out: folder, link, scratch, task }, out)?)
+    Ok(runner::run(&Options { plan, out: folder, link, remote, scratch, task }, out)?)
 }

@@ -7,6 +7,7 @@
 pub(crate) mod comparison;
 pub(crate) mod condition;
 mod exploratory;
+pub(crate) mod noise;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,6 +6,7 @@ use super::{
     analysis::{
         Analysis,
         condition::{Condition, Counts},
+        noise::noises,
     },
     rows::progress,
     tables::{self, Table},
@@ -155,11 +156,12 @@ fn contrasts(analysis: &Analysis<'_>) -> Section {
 fn controls(analysis: &Analysis<'_>) -> Section {
     let note = "What should come out as no difference, or tells what the measurement itself costs. They are not part of \
                 the correction.";
-    Section {
-        anchor: "controls",
-        heading: "Controls",
-        parts: compared(note, Plot::Controls, tables::controls(analysis)),
+    let mut parts = compared(note, Plot::Controls, tables::controls(analysis));
+    let noises: Vec<String> = noises(&analysis.conditions).iter().map(wording::noise).collect();
+    if !noises.is_empty() {
+        parts.push(Part::List(noises));
     }
+    Section { anchor: "controls", heading: "Controls", parts }
 }
 
 fn fractions(analysis: &Analysis<'_>) -> Section {
@@ -230,6 +232,12 @@ fn hosts(analysis: &Analysis<'_>) -> Section {
         parts.push(Part::Plot(Plot::Traces));
     }
     parts.push(Part::Table(tables::hosts(analysis)));
+    let capacity = tables::capacity(analysis);
+    if !capacity.rows.is_empty() {
+        let note = "What the path carried, in IP packets that arrived, while eight plain TCP connections filled it and \
+                    nothing else used it, before and after the observation that is named.";
+        parts.extend([Part::Paragraph(note.into()), Part::Table(capacity)]);
+    }
     Section { anchor: "hosts", heading: "Hosts and path", parts }
 }
 

@@ -11,7 +11,7 @@ use super::{
     wording,
 };
 use crate::{
-    observation::{HostSummary, Observation, Outcome, Role},
+    observation::{Capacity, HostSummary, Observation, Outcome, Role},
     statistics::{Bounds, median::median},
 };
 
@@ -269,6 +269,26 @@ pub(crate) fn hosts(analysis: &Analysis<'_>) -> Table {
         ]
     };
     Table { columns, rows: analysis.conditions.iter().map(row).collect() }
+}
+
+/// What paths carried while nothing else used them, wherever that was measured.
+pub(crate) fn capacity(analysis: &Analysis<'_>) -> Table {
+    let columns = vec![
+        Text("path"),
+        Number("round"),
+        Name("condition"),
+        Number("before Mbit/s"),
+        Number("after Mbit/s"),
+    ];
+    let measured = |value: Option<f64>| or_nothing(value.map(|value| format!("{value:.1}")));
+    let row = |row: &Observation| {
+        let Capacity { before_mbit_s, after_mbit_s } = row.samplers.capacity;
+        before_mbit_s.or(after_mbit_s)?;
+        let (path, round, condition) =
+            (row.factors.path.clone(), row.round.to_string(), row.condition.clone());
+        Some(vec![path, round, condition, measured(before_mbit_s), measured(after_mbit_s)])
+    };
+    Table { columns, rows: analysis.rows.rows.iter().filter_map(row).collect() }
 }
 
 fn most_steal(row: &Observation) -> Option<f64> {

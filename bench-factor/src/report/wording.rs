@@ -7,6 +7,7 @@ use super::analysis::{
     Analysis,
     comparison::{Comparison, Verdict},
     condition::Condition,
+    noise::Noise,
 };
 use crate::statistics::{
     Bounds, CONFIDENCE, SIGNIFICANCE,
@@ -117,6 +118,17 @@ pub(crate) fn control_verdict(comparison: &Comparison) -> String {
         | Verdict::Open
         | Verdict::TooFewRounds => verdict(comparison),
     }
+}
+
+/// How much of what rounds scatter by comes with the path, and with what emulates it.
+pub(crate) fn noise(noise: &Noise<'_>) -> String {
+    let Noise { over_path, without, over_path_s, without_s } = noise;
+    let [over_path_s, without_s] = [over_path_s, without_s].map(|deviation| seconds(*deviation));
+    let share = rounded(noise.share_of_path() * 100.0, 0, Side::Up);
+    format!(
+        "ready_s of {over_path} scatters by {over_path_s} s between rounds, and by {without_s} s without a path \
+         ({without}). If the ends scatter alike in both, the path, with what emulates it, has {share} % of the variance."
+    )
 }
 
 /// What as many rounds can show and what they cannot, a sentence each.
@@ -258,6 +270,16 @@ mod tests {
         assert_eq!(interval(five, |value| value), "1.234 to 2.346 (93.75 %)");
         let open = MedianInterval { ends: Bounds::at_least(0.5), coverage: 0.9375 };
         assert_eq!(interval(open, |value| value), "0.500 to no limit (93.75 %)");
+    }
+
+    #[test]
+    fn the_path_s_share_of_the_noise_is_said() {
+        let found = Noise { over_path: "a", without: "b", over_path_s: 0.2, without_s: 0.1 };
+        let sentence = noise(&found);
+        assert!(
+            sentence.contains("a scatters by 0.200 s") && sentence.ends_with("has 75 % of the variance."),
+            "{sentence}"
+        );
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ketch_fixtures::escape::escape;
+use ketch_protocol::path::escape;
 
+use super::remote::RemoteError;
 use crate::{
     report::error::ReportError,
     tools::{error::ToolsError, text::shown},
@@ -27,6 +28,12 @@ pub(crate) enum RunError {
     /// The questions of the plan make no sense.
     #[error(transparent)]
     Questions(#[from] ReportError),
+    /// The host of `--remote` is not, or no longer, to be worked with.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// A plan has paths of its own, and two hosts have theirs.
+    #[error("the plan joins {condition} by {link}, and --remote has a path already; leave its link out")]
+    OwnLink { condition: String, link: String },
     /// A step failed.
     #[error(transparent)]
     Step(#[from] ToolsError),

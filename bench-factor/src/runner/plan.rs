@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use ketch_channel::{Controller, TransportKind};
+use ketch_channel::TransportKind;
 use ketch_protocol::limits::CONNECTIONS;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
@@ -24,7 +24,7 @@ use crate::{
         plan::{Plan as Questions, Question},
         rows::is_name,
     },
-    study::{Condition, Layout, OBSERVATION_LIMIT, Profile},
+    study::{Condition, Controller, Layout, OBSERVATION_LIMIT, Profile},
     tools::{place::PathText, plan::Work, target::FileSystem},
 };
 
@@ -49,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) limit: Duration,
     /// Whether something small is fetched, untimed, before each observation.
     pub(crate) warm_up: bool,
+    /// Around which observations it is measured what the path carries.
+    pub(crate) capacity: Measured,
     /// What sources are kept on, read only.
     pub(crate) source: FileSystem,
     pub(crate) data: BTreeMap<String, Work>,
@@ -58,6 +60,19 @@ pub(crate) struct Plan {
     pub(crate) conditions: Vec<Planned>,
     /// Those that are tried once, before the first round.
     pub(crate) pilots: Vec<Planned>,
+}
+
+/// Before and after what the path's capacity is measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Measured {
+    /// Each round: its first observation has what was measured before it, its last one what was after it.
+    #[default]
+    Rounds,
+    /// Each observation.
+    Observations,
+    /// Nothing.
+    Never,
 }
 
 /// One condition with all that it takes.
@@ -91,6 +106,8 @@ struct Written {
     limit_s: u64,
     #[serde(default = "yes")]
     warm_up: bool,
+    #[serde(default)]
+    capacity: Measured,
     #[serde(default = "folder")]
     source: FileSystem,
     #[serde(default = "folder")]
@@ -130,6 +147,9 @@ struct Block {
     connections: Vec<u8>,
     #[serde(default = "seed_profile")]
     profile: Profile,
+    /// What is asked for UDP sockets instead of what the profile has.
+    #[serde(default)]
+    udp_buffer_bytes: Option<u32>,
     #[serde(default)]
     label: Option<String>,
     #[serde(default)]
@@ -167,9 +187,9 @@ impl Plan {
             return Err(RunError::Asked { path: path.to_owned(), wrong });
         }
         let (pilots, conditions) = planned.into_iter().partition(|planned| planned.role == Role::Pilot);
-        let Written { rounds, seed, order, limit_s, warm_up, source, data, links, .. } = written;
+        let Written { rounds, seed, order, limit_s, warm_up, capacity, source, data, links, .. } = written;
         let limit = Duration::from_secs(limit_s);
-        Ok(Self { rounds, seed, order, limit, warm_up, source, data, links, conditions, pilots })
+        Ok(Self { rounds, seed, order, limit, warm_up, capacity, source, data, links, conditions, pilots })
     }
 }
 
@@ -183,8 +203,15 @@ impl Block {
                 for &transport in &self.transport {
                     for &controller in &self.controller {
                         for &connections in &self.connections {
-                            let profile = self.profile;
-                            let condition = Condition { layout, transport, controller, connections, profile };
+                            let (profile, udp_buffer_bytes) = (self.profile, self.udp_buffer_bytes);
+                            let condition = Condition {
+                                layout,
+                                transport,
+                                controller,
+                                connections,
+                                profile,
+                                udp_buffer_bytes,
+                            };
                             let of = |link: &Option<&String>| self.planned(data, condition, *link, written);
                             planned.extend(links.iter().map(of));
                         }
@@ -253,8 +280,11 @@ fn fault(written: &Written, planned: &[Planned], questions: &Questions) -> Optio
             }
             let connections = condition.connections;
             let is_possible = (1..=CONNECTIONS).contains(&connections);
-            (!is_possible)
-                .then(|| format!("{connections} connections, and 1 to {CONNECTIONS} are possible"))
+            if !is_possible {
+                return Some(format!("{connections} connections, and 1 to {CONNECTIONS} are possible"));
+            }
+            (condition.transport == TransportKind::Tcp && condition.controller == Controller::Bbr3)
+                .then(|| "bbr3 over tcp, and only the QUIC library has it".into())
         })
         .or_else(|| {
             let asked = [&questions.contrasts, &questions.controls, &questions.fractions];
@@ -336,12 +366,14 @@ mod tests {
         for (text, conditions, pilots) in [
             (include_str!("../../plans/study/seed.toml"), 16, 2),
             (include_str!("../../plans/study/seed-quick.toml"), 22, 2),
+            (include_str!("../../plans/study/seed-lossy.toml"), 16, 2),
             (include_str!("../../plans/study/current.toml"), 22, 2),
             (include_str!("../../plans/study/williams.toml"), 16, 0),
             (include_str!("../../plans/study/filesystem.toml"), 20, 0),
             (include_str!("../../plans/study/udp-buffers.toml"), 16, 0),
             (include_str!("../../plans/study/library.toml"), 12, 0),
             (include_str!("../../plans/study/connections.toml"), 128, 0),
+            (include_str!("../../plans/study/bbr.toml"), 6, 0),
         ] {
             let plan = parse(text).unwrap();
             assert_eq!((plan.conditions.len(), plan.pilots.len()), (conditions, pilots));
@@ -371,6 +403,7 @@ mod tests {
             (format!("{HEAD}{BLOCK}{BLOCK}"), "two conditions called small-files-tcp-cubic"),
             (format!("{HEAD}{BLOCK}connections = [17]"), "17 connections"),
             (format!("{HEAD}{BLOCK}connections = []"), "nothing is observed"),
+            (format!("{HEAD}{}", BLOCK.replace("'bbr'", "'bbr3'")), "bbr3 over tcp"),
             (format!("{HEAD}{BLOCK}label = 'a b'"), "a condition called"),
             (format!("{HEAD}{}", BLOCK.replace("'small'", "'large'")), "a data set \"large\""),
             (format!("{HEAD}{BLOCK}{}", question("small")), "a comparison with \"small\""),

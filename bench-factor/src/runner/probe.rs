@@ -27,7 +27,15 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Probe {
     stop: Arc<AtomicBool>,
     prober: JoinHandle<Probed>,
-    echo: JoinHandle<()>,
+    /// Where it is of this process.
+    echo: Option<Echo>,
+}
+
+/// What answers probes. Ends when dropped.
+#[derive(Debug)]
+pub(super) struct Echo {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// What came back.
@@ -43,23 +51,44 @@ impl Probe {
     /// Sends probes from `near` to `far`, which is answered from.
     pub(super) fn start(near: UdpSocket, far: UdpSocket) -> io::Result<Self> {
         let address = far.local_addr()?;
-        for socket in [&near, &far] {
-            socket.set_read_timeout(Some(LOOK))?;
-        }
+        let echo = Echo::start(far)?;
+        Ok(Self { echo: Some(echo), ..Self::towards(near, address)? })
+    }
+
+    /// Sends probes from `near` to an address where somebody else answers.
+    pub(super) fn towards(near: UdpSocket, address: SocketAddr) -> io::Result<Self> {
+        near.set_read_timeout(Some(LOOK))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (echoing, probing) = (Arc::clone(&stop), Arc::clone(&stop));
-        let echo = thread::spawn(move || echo(&far, &echoing));
+        let probing = Arc::clone(&stop);
         let prober = thread::spawn(move || probe(&near, address, &probing));
-        Ok(Self { stop, prober, echo })
+        Ok(Self { stop, prober, echo: None })
     }
 
     /// Stops, and says what came back.
     pub(super) fn stop(self) -> Probed {
         self.stop.store(true, Ordering::Relaxed);
         let probed = self.prober.join().unwrap_or_default();
-        // It has nothing to say.
-        let _ = self.echo.join();
+        drop(self.echo);
         probed
+    }
+}
+
+impl Echo {
+    /// Answers what comes to `socket`.
+    pub(super) fn start(socket: UdpSocket) -> io::Result<Self> {
+        socket.set_read_timeout(Some(LOOK))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let echoing = Arc::clone(&stop);
+        let thread = Some(thread::spawn(move || echo(&socket, &echoing)));
+        Ok(Self { stop, thread })
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It has nothing to say.
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -169,16 +198,7 @@ mod tests {
 
     #[test]
     fn every_sample_has_the_slowest_since_the_one_before() {
-        let sample = |at_s| Sample {
-            at_s,
-            sender_cpu_percent: None,
-            receiver_cpu_percent: None,
-            steal_percent: None,
-            udp_errors: None,
-            tcp_retransmissions: None,
-            round_trip_ms: None,
-            received_bytes: None,
-        };
+        let sample = |at_s| Sample { at_s, ..Sample::default() };
         let mut trace = [sample(2.0), sample(2.5), sample(4.0)];
         probed(4, &[5, 3, 9, 7]).note(&mut trace);
         assert_eq!(trace.map(|sample| sample.round_trip_ms), [Some(5.0), None, Some(9.0)]);

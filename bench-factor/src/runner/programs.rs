@@ -46,9 +46,12 @@ impl Programs {
         tree: &Path,
         listen: SocketAddr,
     ) -> Result<Command, RunError> {
-        let mut command = self.command(planned)?;
-        command.args(["serve", "--once", "--listen", &listen.to_string(), "--data"]).arg(tree);
-        Ok(command)
+        Ok(serve(self.command(planned)?, tree, listen))
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> &BTreeMap<String, PathBuf> {
+        &self.0
     }
 
     /// Its target.
@@ -59,12 +62,16 @@ impl Programs {
         target: &Path,
         limit: Duration,
     ) -> Result<Command, RunError> {
-        let Condition { layout, transport, controller, connections, profile } = planned.condition;
+        let Condition { layout, transport, controller, connections, profile, udp_buffer_bytes } =
+            planned.condition;
         let mut command = self.command(planned)?;
         command.args(["cell", "--json", "--peer", &peer.to_string(), "--target"]).arg(target);
         command.args(["--layout", &layout.to_string(), "--transport", &transport.to_string()]);
         command.args(["--controller", &controller.to_string(), "--connections", &connections.to_string()]);
         command.args(["--profile", &profile.to_string(), "--limit", &limit.as_secs().to_string()]);
+        if let Some(bytes) = udp_buffer_bytes {
+            command.args(["--udp-buffer", &bytes.to_string()]);
+        }
         if planned.discard {
             command.arg("--discard");
         }
@@ -76,4 +83,10 @@ impl Programs {
         path.map(Command::new)
             .ok_or_else(|| RunError::NoProgram { name: planned.program.clone(), path: PathBuf::new() })
     }
+}
+
+/// What makes a program the source of one observation.
+pub(super) fn serve(mut program: Command, tree: &Path, listen: SocketAddr) -> Command {
+    program.args(["serve", "--once", "--listen", &listen.to_string(), "--data"]).arg(tree);
+    program
 }

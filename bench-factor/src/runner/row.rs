@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{made_of, plan::Planned, probe::Probed, sampler::Seen, stage::Observed};
+use super::{made_of, plan::Planned, probe::Probed, sampler::Seen, stage::Observed, traces};
 use crate::{
-    observation::{Factors, Flag, MadeOf, Observation, Outcome, Progress, SCHEMA, Samplers, Setting, Times},
+    observation::{
+        Capacity, End, Factors, Flag, MadeOf, Observation, Outcome, Progress, SCHEMA, Samplers, Setting,
+        Times,
+    },
     study::{
         CellReport, Condition,
         account::{Account, ConnectionAccount},
@@ -36,10 +39,11 @@ pub(super) struct Frame<'a> {
 impl Frame<'_> {
     /// The row.
     pub(super) fn row(self, observed: Observed) -> Observation {
-        let Observed { report, seen, probed, off_path } = observed;
+        let Observed { report, seen, probed, capacity, off_path } = observed;
         let Self { run, planned, round, position, attempt, attempt_reason, started, content, ideal_s } = self;
-        let samplers = samplers(seen, &probed);
+        let samplers = samplers(report.as_ref().ok(), seen, &probed, capacity);
         let flags = flags(&samplers, off_path);
+        let made_of = made_of::made_of(report.as_ref().ok());
         let settings = report.as_ref().map(|report| settings(report, planned.condition)).unwrap_or_default();
         let outcome = match report {
             Ok(report) => outcome(report),
@@ -63,16 +67,18 @@ impl Frame<'_> {
             samplers,
             settings,
             flags,
-            made_of: made_of::current(),
+            made_of,
         }
     }
 }
 
 fn factors(planned: &Planned) -> Factors {
-    let Condition { layout, transport, controller, connections, profile } = planned.condition;
+    let Condition { layout, transport, controller, connections, profile, udp_buffer_bytes } =
+        planned.condition;
     let load = (planned.load_threads > 0).then(|| ("load_threads", planned.load_threads.to_string()));
     let discard = planned.discard.then(|| ("discarded", "yes".to_owned()));
-    let others: BTreeMap<_, _> = load.into_iter().chain(discard).collect();
+    let buffers = udp_buffer_bytes.map(|bytes| ("udp_buffer_bytes", bytes.to_string()));
+    let others: BTreeMap<_, _> = load.into_iter().chain(discard).chain(buffers).collect();
     Factors {
         workload: planned.data.clone(),
         layout: layout.to_string(),
@@ -88,11 +94,8 @@ fn factors(planned: &Planned) -> Factors {
 }
 
 fn outcome(report: CellReport) -> Outcome {
-    let CellReport { outcome, times, progress, .. } = report;
-    let progress: Vec<Progress> = progress
-        .into_iter()
-        .map(|cell_report::Progress { s, files, bytes }| Progress { at_s: s, files, bytes })
-        .collect();
+    let progress = progress(&report);
+    let CellReport { outcome, times, .. } = report;
     let after_s = progress.last().map_or(0.0, |progress| progress.at_s);
     match outcome {
         cell_report::Outcome::Verified | cell_report::Outcome::Discarded => complete(times),
@@ -103,7 +106,8 @@ fn outcome(report: CellReport) -> Outcome {
 }
 
 fn complete(times: cell_report::Times) -> Outcome {
-    let cell_report::Times { ready_s, acknowledged_s, drain_s, process_s, sync_s, verify_s } = times;
+    let cell_report::Times { began_s: _, ready_s, acknowledged_s, drain_s, process_s, sync_s, verify_s } =
+        times;
     match ready_s {
         Some(ready_s) => {
             Outcome::Complete(Times { ready_s, acknowledged_s, drain_s, process_s, sync_s, verify_s })
@@ -112,10 +116,23 @@ fn complete(times: cell_report::Times) -> Outcome {
     }
 }
 
-fn samplers(seen: Seen, probed: &Probed) -> Samplers {
+fn samplers(report: Option<&CellReport>, seen: Seen, probed: &Probed, capacity: Capacity) -> Samplers {
     let Seen { sender, receiver, mut trace } = seen;
     probed.note(&mut trace);
-    Samplers { sender, receiver, round_trip: probed.round_trip(), trace }
+    let mut sockets = Vec::new();
+    if let Some(report) = report {
+        // Samplers start with the process of the target.
+        let began_s = report.times.began_s.unwrap_or_default();
+        traces::note_received(&mut trace, began_s, &progress(report));
+        sockets.extend(traces::sockets(End::Sender, began_s, &report.source_sockets));
+        sockets.extend(traces::sockets(End::Receiver, began_s, &report.target_sockets));
+    }
+    Samplers { sender, receiver, round_trip: probed.round_trip(), capacity, trace, sockets }
+}
+
+fn progress(report: &CellReport) -> Vec<Progress> {
+    let points = report.progress.iter();
+    points.map(|&cell_report::Progress { s, files, bytes }| Progress { at_s: s, files, bytes }).collect()
 }
 
 fn flags(samplers: &Samplers, off_path: Option<String>) -> Vec<Flag> {
@@ -199,7 +216,13 @@ mod tests {
             receiver: HostSummary { udp_receive_errors: Some(3), ..HostSummary::default() },
             trace: vec![],
         };
-        frame.row(Observed { report, seen, probed: Probed::default(), off_path })
+        frame.row(Observed {
+            report,
+            seen,
+            probed: Probed::default(),
+            capacity: Capacity::default(),
+            off_path,
+        })
     }
 
     #[test]

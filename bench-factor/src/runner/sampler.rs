@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::{RunError, run_io_error};
 use crate::observation::{HostSummary, Sample};
@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 const SECTOR_BYTES: u64 = 512;
 
 /// What one host has counted since it began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counters {
     /// Processor time in ticks: all of it, that without work, and that which the hypervisor took.
     cpu_ticks: u64,
@@ -41,7 +41,7 @@ pub(super) struct Counters {
 }
 
 /// Both hosts at one moment.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Moment {
     at_s: f64,
     sender: Counters,
@@ -57,7 +57,7 @@ pub(super) struct Sampler {
 }
 
 /// All samples of an observation.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sampled {
     moments: Vec<Moment>,
     are_one: bool,
@@ -90,16 +90,12 @@ impl Sampler {
         let first =
             moment(&hosts, began).map_err(run_io_error("read the counters below", Path::new("/proc")))?;
         let thread = thread::spawn(move || {
-            let mut file = file;
             let mut moments = vec![first];
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(INTERVAL) {
                 moments.push(moment(&hosts, began)?);
             }
             moments.push(moment(&hosts, began)?);
-            for moment in &moments {
-                serde_json::to_writer(&mut file, moment)?;
-                file.write_all(b"\n")?;
-            }
+            write_lines(&file, &moments)?;
             Ok(moments)
         });
         Ok(Self { stop, thread, are_one })
@@ -115,11 +111,34 @@ impl Sampler {
 }
 
 impl Sampled {
+    /// The same with the sender as it was seen on a host of its own, by a sampler that was started about as early: each moment
+    /// gets the nearest one of that. They take the place of what is in the file `raw`.
+    pub(super) fn with_sender(mut self, there: &Self, raw: &Path) -> Result<Self, RunError> {
+        for moment in &mut self.moments {
+            let apart = |other: &&Moment| (other.at_s - moment.at_s).abs();
+            let nearest = there.moments.iter().min_by(|one, other| apart(one).total_cmp(&apart(other)));
+            moment.sender = nearest.map_or(moment.sender, |nearest| nearest.sender);
+        }
+        self.are_one = false;
+        let written = File::create(raw).and_then(|file| write_lines(&file, &self.moments));
+        written.map_err(run_io_error("write", raw))?;
+        Ok(self)
+    }
+
     /// What was seen until the first sample at or behind `until_s`.
     pub(super) fn until(&self, until_s: f64) -> Seen {
         let before = self.moments.iter().take_while(|moment| moment.at_s < until_s).count();
         seen(&self.moments[..self.moments.len().min(before + 1)], self.are_one)
     }
+}
+
+fn write_lines(mut file: &File, moments: &[Moment]) -> io::Result<()> {
+    let mut lines = Vec::new();
+    for moment in moments {
+        serde_json::to_writer(&mut lines, moment)?;
+        lines.push(b'\n');
+    }
+    file.write_all(&lines)
 }
 
 fn moment(hosts: &Hosts, began: Instant) -> io::Result<Moment> {
@@ -143,11 +162,8 @@ fn machine() -> io::Result<Counters> {
 }
 
 /// That, and what a host has counted of its network.
-fn network(mut table: &File, machine: Counters) -> io::Result<Counters> {
-    let mut text = String::new();
-    table.rewind()?;
-    table.read_to_string(&mut text)?;
-    let table = protocol_counters(&text);
+fn network(table: &File, machine: Counters) -> io::Result<Counters> {
+    let table = protocol_counters(table)?;
     let counter = |name: &str| table.get(name).copied().unwrap_or_default();
     Ok(Counters {
         udp_receive_errors: counter("Udp.RcvbufErrors"),
@@ -186,8 +202,16 @@ fn disk_bytes(table: &str) -> (u64, u64) {
     sum
 }
 
-/// The counters of `/proc/net/snmp`, which has a line of names and a line of numbers for every protocol.
-fn protocol_counters(table: &str) -> BTreeMap<String, u64> {
+/// The counters in a table, as `Protocol.Name`: an open `/proc/net/snmp` or `/proc/net/netstat`.
+pub(super) fn protocol_counters(mut table: &File) -> io::Result<BTreeMap<String, u64>> {
+    let mut text = String::new();
+    table.rewind()?;
+    table.read_to_string(&mut text)?;
+    Ok(named(&text))
+}
+
+/// The same of what it says: a line of names and a line of numbers for every protocol.
+fn named(table: &str) -> BTreeMap<String, u64> {
     let lines: Vec<&str> = table.lines().collect();
     let mut counters = BTreeMap::new();
     for pair in lines.chunks(2) {
@@ -275,7 +299,7 @@ mod tests {
     #[test]
     fn counters_have_the_names_of_the_line_above() {
         let table = "Tcp: RtoMin MaxConn OutSegs RetransSegs\nTcp: 200 -1 7 3\nUdp: RcvbufErrors\nUdp: 5\n";
-        let counters = protocol_counters(table);
+        let counters = named(table);
         assert_eq!(counters.get("Tcp.RetransSegs"), Some(&3));
         assert_eq!(counters.get("Udp.RcvbufErrors"), Some(&5));
         assert_eq!(counters.get("Tcp.MaxConn"), None);
@@ -303,6 +327,27 @@ mod tests {
         let sampled = Sampled { moments: vec![moment(0), moment(2), moment(3)], are_one: true };
         let samples = [0.5, 2.0, 2.5, 9.0].map(|until_s| sampled.until(until_s).trace.len());
         assert_eq!(samples, [1, 1, 2, 2], "what comes after the transfer is left out");
+    }
+
+    #[test]
+    fn a_sender_is_told_of_by_its_own_host() {
+        let counters = |udp_receive_errors| Counters { udp_receive_errors, ..Counters::default() };
+        let moment = |at_s, count| Moment { at_s, sender: counters(count), receiver: counters(count) };
+        // given both hosts, of which one was looked at a little earlier and once more
+        let here = Sampled { moments: vec![moment(0.0, 1), moment(2.0, 1), moment(2.6, 1)], are_one: true };
+        let there = [(0.1, 10), (2.1, 20), (2.5, 30), (2.7, 31)].map(|(at_s, count)| moment(at_s, count));
+        let there = Sampled { moments: there.to_vec(), are_one: true };
+        // then senders are those of the one host, at the nearest moment, and receivers those of the other
+        let place = tempfile::tempdir().unwrap();
+        let raw = place.path().join("raw.jsonl");
+        let joined = here.with_sender(&there, &raw).unwrap();
+        let senders: Vec<_> = joined.moments.iter().map(|moment| moment.sender.udp_receive_errors).collect();
+        assert_eq!(senders, [10, 20, 30]);
+        assert!(joined.moments.iter().all(|moment| moment.receiver == counters(1)) && !joined.are_one);
+        // and so they are in the file
+        let lines = fs::read_to_string(raw).unwrap();
+        let kept: Vec<Moment> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(kept, joined.moments);
     }
 
     #[test]

@@ -7,24 +7,26 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, Instant},
 };
-
-use ketch_fixtures::tree::Shape;
-use ketch_lab::Side;
 
 use super::{
+    capacity,
     error::{RunError, run_io_error},
+    joint::{Data, Joint},
     load::Load,
     plan::{LOOPBACK, Plan, Planned},
-    probe::{Probe, Probed},
+    probe::Probed,
     programs::Programs,
-    sampler::{Hosts, Sampler, Seen},
+    remote::{Destination, Remote},
+    sampler::{Sampler, Seen},
 };
 use crate::{
-    study::{CellReport, PORT},
+    observation::Capacity,
+    study::CellReport,
     tools::{
         error::ToolsError,
+        installed,
         place::{Keeping, Route, SERVER, Where},
         plan::Work,
         process::{End, tail},
@@ -37,21 +39,27 @@ use crate::{
 const IMAGE_BYTES: u64 = 2_147_483_648;
 
 /// A source reads its whole tree before it is ready; a cold disk gives 100 MB/s.
-const READY_LIMIT: Duration = Duration::from_secs(120);
+pub(super) const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// What a target may take beside the limit of the observation: draining, syncing and verifying.
 const AFTER_LIMIT: Duration = Duration::from_secs(300);
 
 /// A source ends by itself within this time after its target.
-const END_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// What is fetched before each observation, untimed: enough for every connection to carry something.
-const WARM_UP: Shape = Shape::Small { files: 64, bytes: 4_096 };
+const WARM_UP: Work = Work::Small { files: 64, bytes: 4_096 };
+
+/// What that is called on another host. No data set of a plan has a space in its name.
+const WARM_UP_NAME: &str = "warm up";
+
+/// How often it is looked, during an observation, whether its source's end is still there.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A data set on disk, which nobody writes to any more.
 #[derive(Debug)]
-struct Source {
-    tree: PathBuf,
+pub(super) struct Source {
+    pub(super) tree: PathBuf,
     files: u64,
     bytes: u64,
     /// What holds it.
@@ -62,6 +70,8 @@ struct Source {
 #[derive(Debug)]
 pub(super) struct Stage {
     places: BTreeMap<String, Where>,
+    /// Has the sources of conditions with this path.
+    remote: Option<(String, Remote)>,
     programs: Programs,
     sources: BTreeMap<String, Source>,
     warm_up: Option<PathBuf>,
@@ -80,6 +90,13 @@ pub(super) struct Records {
     pub(super) samples: PathBuf,
 }
 
+/// Around an observation, whether its path's capacity is measured before and after it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Around {
+    pub(super) before: bool,
+    pub(super) after: bool,
+}
+
 /// What became of one turn.
 #[derive(Debug)]
 pub(super) struct Observed {
@@ -87,19 +104,25 @@ pub(super) struct Observed {
     pub(super) report: Result<CellReport, String>,
     pub(super) seen: Seen,
     pub(super) probed: Probed,
+    pub(super) capacity: Capacity,
     /// Why the emulated path was not what it was asked to be.
     pub(super) off_path: Option<String>,
 }
 
 impl Stage {
-    /// Makes the places that `plan` needs, and this process what it has to be to join ends there. To be called while it has
-    /// one thread.
-    pub(super) fn places(plan: &Plan) -> Result<BTreeMap<String, Where>, RunError> {
+    /// Makes the places that `plan` needs, and this process what it has to be to join ends there; `remote_path` is that
+    /// to another host. To be called while it has one thread.
+    pub(super) fn places(
+        plan: &Plan,
+        remote_path: Option<&str>,
+    ) -> Result<BTreeMap<String, Where>, RunError> {
         let planned = plan.pilots.iter().chain(&plan.conditions);
         let mut places = BTreeMap::new();
         for Planned { link, .. } in planned {
             let mut place = match (link.as_str(), plan.links.get(link)) {
                 (LOOPBACK, _) => Where::Loopback(Keeping::Loose),
+                // Of the two hosts this is the one.
+                (name, _) if remote_path == Some(name) => Where::Loopback(Keeping::Loose),
                 (name, Some(text)) => Where::described(name, text)?,
                 (name, None) => Where::new(Some(name), None)?,
             };
@@ -112,132 +135,182 @@ impl Stage {
     }
 
     /// Writes the sources of `plan` below `scratch`, a folder of this run's own, of which an earlier process may have left
-    /// something.
+    /// something; those of conditions between two hosts below the same folder on the other one.
     pub(super) fn set(
         plan: &Plan,
         places: BTreeMap<String, Where>,
         programs: Programs,
+        remote: Option<&Destination>,
         scratch: &Path,
     ) -> Result<Self, RunError> {
+        let begin = |destination| begin_remote(destination, plan, &programs, scratch);
+        let remote = remote.map(begin).transpose()?;
         let scratch = Scratch::make(scratch)?;
+        let remote_path = remote.as_ref().map(|(path, _)| path.as_str());
         let mut sources = BTreeMap::new();
-        for Planned { data, .. } in plan.pilots.iter().chain(&plan.conditions) {
-            if let Some(work) = plan.data.get(data).filter(|_| !sources.contains_key(data)) {
-                sources.insert(data.clone(), write_source(*work, plan, &scratch.0, data)?);
-            }
+        for (name, work) in data_sets(plan, |link| remote_path != Some(link)) {
+            let source = write_source(work, plan.source, plan.seed, &scratch.0, &name)?;
+            sources.insert(name, source);
         }
         let warm_up = plan.warm_up.then(|| scratch.0.join("warm-up"));
         if let Some(place) = &warm_up {
-            WARM_UP.write(plan.seed, place).map_err(ToolsError::from)?;
+            WARM_UP.shape().write(plan.seed, place).map_err(ToolsError::from)?;
         }
-        Ok(Self { places, programs, sources, warm_up, seed: plan.seed, limit: plan.limit, scratch })
+        Ok(Self { places, remote, programs, sources, warm_up, seed: plan.seed, limit: plan.limit, scratch })
     }
 
-    /// Regular files of a data set, and their content in bytes.
-    pub(super) fn content(&self, data: &str) -> (u64, u64) {
-        self.sources.get(data).map_or((0, 0), |source| (source.files, source.bytes))
+    /// Regular files of a condition's data set, and their content in bytes.
+    pub(super) fn content(&self, planned: &Planned) -> (u64, u64) {
+        match self.remote(planned) {
+            Some(remote) => remote.content(&planned.data),
+            None => self.sources.get(&planned.data).map_or((0, 0), Source::content),
+        }
+    }
+
+    /// What somebody who starts a run should know, if anything.
+    pub(super) fn note(&self) -> Option<String> {
+        let (_, remote) = self.remote.as_ref()?;
+        remote.note()
+    }
+
+    /// The host that has the source of a condition, where it is another one.
+    pub(super) fn remote(&self, planned: &Planned) -> Option<&Remote> {
+        self.remote.as_ref().filter(|(path, _)| *path == planned.link).map(|(_, remote)| remote)
     }
 
     /// Seconds that a perfect program takes for a condition; `None` over loopback.
     pub(super) fn ideal_s(&self, planned: &Planned) -> Option<f64> {
         let path = self.places.get(&planned.link)?.cold_path()?;
-        Some(path.ideal_s(self.content(&planned.data).1))
+        Some(path.ideal_s(self.content(planned).1))
     }
 
-    /// Makes one observation. Only an interruption is an error: whatever else fails is what became of it.
+    /// Makes one observation. Only what ends the run is an error: whatever else fails is what became of it.
     pub(super) fn observe(
         &self,
         planned: &Planned,
         round: u32,
+        measured: Around,
         records: &Records,
     ) -> Result<Observed, RunError> {
-        match self.make(planned, round, records) {
-            Err(RunError::Step(ToolsError::Interrupted)) => Err(ToolsError::Interrupted.into()),
+        match self.make(planned, round, measured, records) {
+            Err(error) if error.ends_run() => Err(error),
             Err(error) => Ok(Observed {
                 report: Err(chain(&error)),
                 seen: Seen::default(),
                 probed: Probed::default(),
+                capacity: Capacity::default(),
                 off_path: None,
             }),
             Ok(observed) => Ok(observed),
         }
     }
 
-    fn make(&self, planned: &Planned, round: u32, records: &Records) -> Result<Observed, RunError> {
+    fn make(
+        &self,
+        planned: &Planned,
+        round: u32,
+        measured: Around,
+        records: &Records,
+    ) -> Result<Observed, RunError> {
         let place = &self.places[&planned.link];
         let scratch = tempfile::tempdir_in(&self.scratch.0);
         let scratch = scratch.map_err(run_io_error("make a folder in", &self.scratch.0))?;
         let target = planned.target.make_of(IMAGE_BYTES, scratch.path(), "target")?;
         // Conditions of one round lose the same packets.
         let route = place.join_seeded(self.seed.wrapping_add(u64::from(round)))?;
+        let joint = Joint { route, remote: self.remote(planned) };
+        let before_mbit_s = if measured.before { capacity::mbit_s(&joint.route)? } else { None };
         if let Some(tree) = &self.warm_up {
-            self.warm_up(planned, &route, tree, &scratch.path().join("warm-up"), records)?;
+            self.warm_up(planned, &joint, tree, &scratch.path().join("warm-up"), records)?;
         }
-        let tree = &self.sources[&planned.data].tree;
-        let (mut server, address) = self.serve(planned, &route, tree, &records.logs.join("source.log"))?;
+        let tree = self.sources.get(&planned.data).map_or(Path::new(""), |source| &source.tree);
+        let data = Data { name: &planned.data, tree };
+        let serving = joint.serve(&self.programs, planned, data, records.logs.join("source.log"))?;
         let _load = Load::start(planned.load_threads);
-        let probe = Probe::start(route.bind_udp(SERVER.other())?, route.bind_udp(SERVER)?);
-        let probe = probe.map_err(run_io_error("start the probes over", Path::new(&planned.link)))?;
-        let sampler = Sampler::start(hosts(&route)?, &records.samples)?;
-        let command = self.programs.cell(planned, address, target.root(), self.limit)?;
-        let said = fetch(&route, command, self.limit + AFTER_LIMIT, &records.logs.join("target.log"));
+        let probe = joint.probe(&planned.link)?;
+        let sampler = Sampler::start(joint.hosts()?, &records.samples)?;
+        let command = self.programs.cell(planned, serving.address, target.root(), self.limit)?;
+        let said = fetch(&joint, command, self.limit + AFTER_LIMIT, &records.logs.join("target.log"));
         let (sampled, probed) = (sampler.stop(), probe.stop());
         let report = report(&said?);
+        let sampled = match serving.end(report.is_ok())? {
+            Some(there) => sampled?.with_sender(&there, &records.samples)?,
+            None => sampled?,
+        };
         let until_s = transfer_s(&report);
-        let (seen, probed) = (sampled?.until(until_s), probed.until(until_s));
-        end(&mut server, report.is_ok())?;
+        let (seen, probed) = (sampled.until(until_s), probed.until(until_s));
         target.close()?;
-        Ok(Observed { report, seen, probed, off_path: part(route)? })
-    }
-
-    /// Starts the source on its side; returns where it listens.
-    fn serve(
-        &self,
-        planned: &Planned,
-        route: &Route,
-        tree: &Path,
-        log: &Path,
-    ) -> Result<(End, SocketAddr), RunError> {
-        // Over loopback the port may be somebody's.
-        let port = if route.is_one_host() { 0 } else { PORT };
-        let address = SocketAddr::new(route.address(SERVER), port);
-        let command = self.programs.serve(planned, tree, address)?;
-        let mut end = End::start_alone(route, SERVER, vec![command], log)?;
-        let listens = end.until(|_, said| listening_at(said), READY_LIMIT)?;
-        Ok((end, listens))
+        let after_mbit_s = if measured.after { capacity::mbit_s(&joint.route)? } else { None };
+        let capacity = Capacity { before_mbit_s, after_mbit_s };
+        Ok(Observed { report, seen, probed, capacity, off_path: part(joint.route)? })
     }
 
     /// Fetches something small in the same way, which is neither timed nor kept.
     fn warm_up(
         &self,
         planned: &Planned,
-        route: &Route,
+        joint: &Joint<'_>,
         tree: &Path,
         target: &Path,
         records: &Records,
     ) -> Result<(), RunError> {
-        let (mut server, address) =
-            self.serve(planned, route, tree, &records.logs.join("warm-up-source.log"))?;
-        let command = self.programs.cell(planned, address, target, self.limit)?;
+        let data = Data { name: WARM_UP_NAME, tree };
+        let log = records.logs.join("warm-up-source.log");
+        let serving = joint.serve(&self.programs, planned, data, log)?;
+        let command = self.programs.cell(planned, serving.address, target, self.limit)?;
         let log = records.logs.join("warm-up-target.log");
-        fetch(route, command, self.limit + AFTER_LIMIT, &log)?;
+        fetch(joint, command, self.limit + AFTER_LIMIT, &log)?;
         // However it went: an observation follows that tells.
-        end(&mut server, false)
+        serving.end(false).map(drop)
     }
+}
+
+/// Begins at another host, with the data sets of the conditions between it and this one.
+fn begin_remote(
+    destination: &Destination,
+    plan: &Plan,
+    programs: &Programs,
+    scratch: &Path,
+) -> Result<(String, Remote), RunError> {
+    let path = destination.path_name();
+    let mut data = data_sets(plan, |link| link == path);
+    if plan.warm_up {
+        data.insert(WARM_UP_NAME.to_owned(), WARM_UP);
+    }
+    let remote = Remote::begin(destination, plan, data, programs, scratch)?;
+    Ok((path, remote))
+}
+
+/// The data sets of conditions with such a link.
+fn data_sets(plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<String, Work> {
+    let planned = plan.pilots.iter().chain(&plan.conditions);
+    let wanted = planned.filter(|planned| is_wanted(&planned.link));
+    wanted.filter_map(|planned| Some((planned.data.clone(), *plan.data.get(&planned.data)?))).collect()
 }
 
 /// A folder of this run alone, gone with all that is in it when dropped.
 #[derive(Debug)]
-struct Scratch(PathBuf);
+pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn make(place: &Path) -> Result<Self, RunError> {
+    pub(super) fn make(place: &Path) -> Result<Self, RunError> {
         if place.exists() {
             ketch_fixtures::tree::remove(place).map_err(ToolsError::from)?;
         }
         fs::create_dir_all(place).map_err(run_io_error("make the folder", place))?;
         let place = place.canonicalize().map_err(run_io_error("find", place))?;
         Ok(Self(place))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Source {
+    /// Files, and their bytes.
+    pub(super) fn content(&self) -> (u64, u64) {
+        (self.files, self.bytes)
     }
 }
 
@@ -248,34 +321,64 @@ impl Drop for Scratch {
     }
 }
 
-fn write_source(work: Work, plan: &Plan, scratch: &Path, name: &str) -> Result<Source, RunError> {
-    let held = plan.source.make_of(IMAGE_BYTES, scratch, &format!("source-{name}"))?;
+/// Writes a data set to a file system of its own, which nobody writes to any more.
+pub(super) fn write_source(
+    work: Work,
+    file_system: FileSystem,
+    seed: u64,
+    scratch: &Path,
+    name: &str,
+) -> Result<Source, RunError> {
+    let held = file_system.make_of(IMAGE_BYTES, scratch, &format!("source-{name}"))?;
     let tree = held.root().join("tree");
-    let summary = work.shape().write(plan.seed, &tree).map_err(ToolsError::from)?;
+    let summary = work.shape().write(seed, &tree).map_err(ToolsError::from)?;
     held.make_read_only()?;
     Ok(Source { tree, files: summary.files, bytes: summary.bytes, _held: held })
 }
 
-/// What takes root of the conditions of `plan`, for those who are not.
-pub(super) fn mounted(plan: &Plan) -> Option<FileSystem> {
+/// Fails unless this process can make `file_system`: one that is mounted takes root, and a program that makes it.
+pub(super) fn check_mount(file_system: FileSystem) -> Result<(), RunError> {
+    let error = |why: String| RunError::Mounts { file_system: file_system.to_string(), why };
+    if !file_system.needs_root() {
+        return Ok(());
+    }
+    if !rustix::process::getuid().is_root() {
+        return Err(error("mounting it takes root".into()));
+    }
+    match file_system.needs().iter().find(|program| installed::find(program).is_none()) {
+        Some(missing) => Err(error(format!("{missing} is not installed"))),
+        None => Ok(()),
+    }
+}
+
+/// Fails unless this process can make everything that `plan` keeps trees on.
+pub(super) fn check_mounts(plan: &Plan) -> Result<(), RunError> {
     let targets = plan.pilots.iter().chain(&plan.conditions).map(|planned| planned.target);
-    targets.chain([plan.source]).find(|file_system| file_system.needs_root())
+    targets.chain([plan.source]).try_for_each(check_mount)
 }
 
-fn hosts(route: &Route) -> Result<Hosts, ToolsError> {
-    let (sender, receiver) = (route.counters(SERVER)?, route.counters(SERVER.other())?);
-    Ok(Hosts { sender, receiver, are_one: route.is_one_host() })
+/// Waits until a source has said where it listens.
+pub(super) fn await_ready(source: &mut End) -> Result<SocketAddr, ToolsError> {
+    source.until(|_, said| listening_at(said), READY_LIMIT)
 }
 
-/// Runs a target to its end, however that is; returns what it printed.
-fn fetch(route: &Route, command: Command, limit: Duration, log: &Path) -> Result<String, RunError> {
-    let receiver: Side = SERVER.other();
-    let mut end = End::start_alone(route, receiver, vec![command], log)?;
-    Ok(end.wait_to_end(limit)?)
+/// Runs a target to its end, however that is; returns what it printed. It is not waited for where its source's end is gone.
+fn fetch(joint: &Joint<'_>, command: Command, limit: Duration, log: &Path) -> Result<String, RunError> {
+    let mut end = End::start_alone(&joint.route, SERVER.other(), vec![command], log)?;
+    let began = Instant::now();
+    loop {
+        match end.wait_to_end(CHECK_INTERVAL) {
+            Err(ToolsError::Late { .. }) if began.elapsed() < limit => joint.check()?,
+            Err(ToolsError::Late { program, missed, said, .. }) => {
+                return Err(ToolsError::Late { program, missed, limit_s: limit.as_secs(), said }.into());
+            }
+            ended => return Ok(ended?),
+        }
+    }
 }
 
 /// Ends a source, which has done so by itself after a whole observation.
-fn end(server: &mut End, by_itself: bool) -> Result<(), RunError> {
+pub(super) fn end(server: &mut End, by_itself: bool) -> Result<(), RunError> {
     if by_itself {
         match server.wait_to_end(END_LIMIT) {
             Err(ToolsError::Late { .. }) => {}

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use ketch_channel::{Controller, Effective, Gauge, PathStatistics};
+use ketch_channel::{Effective, Gauge, PathStatistics};
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::{
     net::{
@@ -20,7 +20,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::error::Trouble;
+use super::{controller::Controller, error::Trouble};
 
 /// What one end says of an observation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::{AsyncWriteExt as _, future::BoxFuture};
-use ketch_channel::{ChannelSettings, SetupCause, SetupError, TransportKind, check_controller};
+use ketch_channel::{ChannelSettings, SetupCause, SetupError, TransportKind};
 use libp2p_core::muxing::SubstreamBox;
 use libp2p_identity::{Keypair, PeerId};
 use tokio::{
@@ -26,11 +26,15 @@ use super::{
     control::{self, Answer, Ask, CellId, greet},
     ends::{Ends, SettingUp},
     error::{StudyError, Trouble},
-    limits::{ANSWER_TIMEOUT, DRAIN_TIMEOUT, PROGRESS_INTERVAL, REASON_TIMEOUT},
+    libraries,
+    limits::{
+        ANSWER_TIMEOUT, DRAIN_TIMEOUT, MORE_LOOKS, PROGRESS_INTERVAL, REASON_TIMEOUT, SOCKETS_INTERVAL,
+    },
     manifest::{Summary, verify},
     reading::Sent,
     receiving::{Writers, receive},
     request,
+    sockets::{Sockets, SocketsSample},
     stopwatch::Stopwatch,
     writing::{Tally, Target},
 };
@@ -59,10 +63,8 @@ pub(crate) async fn observe(options: &Options) -> Result<CellReport, StudyError>
 /// The same for an end that was built from `build`.
 pub(super) async fn observe_as(options: &Options, build: &str) -> Result<CellReport, StudyError> {
     let target = Arc::new(Target::open(&options.target, options.discard)?);
-    if options.condition.transport == TransportKind::Tcp {
-        let controller = options.condition.controller;
-        check_controller(controller).map_err(|error| StudyError::Channel(error.to_string()))?;
-    }
+    let Condition { controller, transport, .. } = options.condition;
+    controller.check(transport).map_err(StudyError::Channel)?;
     let identity = Keypair::generate_ed25519();
     let (control, cell, data) = Control::arrange(options, &identity, build).await?;
     let ends = Ends::new(&identity, options.condition.settings())?;
@@ -96,7 +98,7 @@ impl Control {
             match control::receive(&mut stream).await? {
                 Answer::Ready { cell, data } => Ok((stream, cell, data)),
                 Answer::Refused(reason) => Err(StudyError::Declined(reason)),
-                Answer::Broken(_) | Answer::Account(_) => {
+                Answer::Sockets(_) | Answer::Broken(_) | Answer::Account(_) => {
                     Err(StudyError::Violation("it answers an ask with what comes later"))
                 }
             }
@@ -139,6 +141,8 @@ struct Found {
     progress: Vec<Progress>,
     target: Account,
     source: Option<Account>,
+    target_sockets: Vec<SocketsSample>,
+    source_sockets: Vec<SocketsSample>,
 }
 
 /// Why there is no verified copy.
@@ -178,11 +182,13 @@ impl Observation<'_> {
             Err(Stop::Trouble(trouble)) => trouble.into(),
         };
         let has_rate = matches!(outcome, Outcome::Verified | Outcome::Discarded);
-        let Found { times, ready, progress, target, source } = found;
+        let Found { times, ready, progress, target, source, target_sockets, source_sockets } = found;
         CellReport {
             format: FORMAT,
             program: env!("CARGO_PKG_NAME").into(),
             build: super::BUILD.into(),
+            lock: libraries::lock_sha256(),
+            libraries: libraries::libraries(),
             condition: self.options.condition,
             asked: self.options.condition.asked(),
             peer: self.options.peer.to_string(),
@@ -193,16 +199,22 @@ impl Observation<'_> {
             progress,
             target,
             source,
+            target_sockets,
+            source_sockets,
         }
     }
 
     /// Everything from the start of the stopwatch to the manifest by which the copy is judged.
     async fn run(&self, ends: Ends, control: &mut SubstreamBox, found: &mut Found) -> Result<String, Stop> {
         let processor = ProcessorTime::now();
+        found.times.began_s = Some(self.options.started.elapsed().as_secs_f64());
         let stopwatch = Arc::new(Stopwatch::start());
         let (fetched, source) = {
-            let mut answer = Answering(Some(Box::pin(control::receive(control))));
-            match self.transfer(ends, &stopwatch, &mut found.progress, &mut answer).await {
+            let looks = self.options.limit.as_secs() / SOCKETS_INTERVAL.as_secs() + MORE_LOOKS;
+            let answering = answer(control, &mut found.source_sockets, looks);
+            let mut answer = Answering(Some(Box::pin(answering)));
+            let seen = (&mut found.progress, &mut found.target_sockets);
+            match self.transfer(ends, &stopwatch, seen, &mut answer).await {
                 Ok(transferred) => transferred,
                 Err(stop) => {
                     // Without the connections, which may be lost.
@@ -228,23 +240,26 @@ impl Observation<'_> {
         &self,
         mut ends: Ends,
         stopwatch: &Arc<Stopwatch>,
-        progress: &mut Vec<Progress>,
+        (progress, looks): (&mut Vec<Progress>, &mut Vec<SocketsSample>),
         answer: &mut Answering<'_>,
     ) -> Result<(Vec<Fetched>, Account), Stop> {
         let count = self.options.condition.connections;
         let tallies: Vec<_> = (0..count).map(|_| Arc::new(Tally::new(stopwatch.clone()))).collect();
+        let sockets = Sockets::start();
         let mut fetching = JoinSet::new();
         for (number, tally) in (0..count).zip(&tallies) {
             let dialing = ends.dial(self.options.peer, self.options.condition.transport);
             let dialing = dialing.map_err(|error| connecting_failed(&error))?;
-            fetching.spawn(self.fetch(dialing, number, tally.clone(), stopwatch.clone()));
+            fetching.spawn(self.fetch(dialing, number, tally.clone(), stopwatch.clone(), sockets.clone()));
         }
         let all = timeout(self.options.limit, collect(fetching, answer));
         let ended = tokio::select! {
             ended = all => ended.unwrap_or(Err(Stop::Limit)),
             () = sample(&tallies, stopwatch, progress) => Err(Stop::Limit),
+            () = look(&sockets, looks) => Err(Stop::Limit),
         };
         progress.push(progress_now(&tallies, stopwatch));
+        looks.push(sockets.look());
         ended
     }
 
@@ -255,6 +270,7 @@ impl Observation<'_> {
         number: u8,
         tally: Arc<Tally>,
         stopwatch: Arc<Stopwatch>,
+        sockets: Sockets,
     ) -> impl Future<Output = Result<Fetched, Trouble>> + use<> {
         let (source, cell, lanes) = (self.source, self.cell, self.options.condition.lanes());
         let target = self.target.clone();
@@ -263,6 +279,7 @@ impl Observation<'_> {
             if connection.peer != source {
                 return Err(Trouble::Failed("another peer answered than before".into()));
             }
+            sockets.add(number, &connection.gauge);
             let requested = request::request(&connection.opener, cell, number).await;
             let mut stream = requested.map_err(Trouble::stream("asking for content"))?;
             let writers = Writers::start(lanes, &target, &tally);
@@ -335,6 +352,26 @@ impl Answering<'_> {
     }
 }
 
+/// What a source says at the end; what it tells of its data connections until then goes to `looks`, of which there are
+/// `most` at most.
+async fn answer(
+    control: &mut SubstreamBox,
+    looks: &mut Vec<SocketsSample>,
+    most: u64,
+) -> Result<Answer, StudyError> {
+    loop {
+        match control::receive(control).await? {
+            Answer::Sockets(_) if looks.len() as u64 >= most => {
+                return Err(StudyError::Violation("it tells of its connections too often"));
+            }
+            Answer::Sockets(look) => looks.push(look),
+            last @ (Answer::Ready { .. } | Answer::Refused(_) | Answer::Broken(_) | Answer::Account(_)) => {
+                return Ok(last);
+            }
+        }
+    }
+}
+
 /// Waits for every connection to be done and for the source's account, in whatever order they come.
 async fn collect(
     mut fetching: JoinSet<Result<Fetched, Trouble>>,
@@ -362,7 +399,7 @@ fn accounted(answer: Result<Answer, StudyError>) -> Result<Account, Trouble> {
     match answer {
         Ok(Answer::Account(account)) => Ok(account),
         Ok(Answer::Broken(broken)) => Err(broken.into()),
-        Ok(Answer::Ready { .. } | Answer::Refused(_)) => {
+        Ok(Answer::Ready { .. } | Answer::Refused(_) | Answer::Sockets(_)) => {
             Err(Trouble::Failed("the source answers a second time".into()))
         }
         Err(error @ StudyError::Violation(_)) => Err(Trouble::Failed(error.to_string())),
@@ -428,6 +465,15 @@ async fn sample(tallies: &[Arc<Tally>], stopwatch: &Stopwatch, progress: &mut Ve
     loop {
         ticks.tick().await;
         progress.push(progress_now(tallies, stopwatch));
+    }
+}
+
+/// Looks at the data connections again and again, for as long as it is polled.
+async fn look(sockets: &Sockets, looks: &mut Vec<SocketsSample>) {
+    let mut ticks = Sockets::ticks();
+    loop {
+        ticks.tick().await;
+        looks.push(sockets.look());
     }
 }
 

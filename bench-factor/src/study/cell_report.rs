@@ -1,6 +1,6 @@
 //! What an observation says: [`CellReport`], one JSON object. `docs/benchmarks/cell.md` describes it.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +9,7 @@ use super::{
     condition::{Asked, Condition},
     error::Trouble,
     manifest::Summary,
+    sockets::SocketsSample,
 };
 
 /// Version of the format: it grows whenever a field is renamed, removed or means something else.
@@ -23,6 +24,10 @@ pub(crate) struct CellReport {
     pub(crate) program: String,
     /// What both ends were built from.
     pub(crate) build: String,
+    /// SHA-256 of its lock file.
+    pub(crate) lock: String,
+    /// What it was built with, by name.
+    pub(crate) libraries: BTreeMap<String, String>,
     #[serde(flatten)]
     pub(crate) condition: Condition,
     /// What the condition means for its connections, on both sides.
@@ -43,6 +48,10 @@ pub(crate) struct CellReport {
     pub(crate) target: Account,
     /// What the source asked for and got; it tells only after a complete transfer.
     pub(crate) source: Option<Account>,
+    /// What the target's data connections did meanwhile, every two seconds and at the end.
+    pub(crate) target_sockets: Vec<SocketsSample>,
+    /// The same of the source's, as far as the target heard of it.
+    pub(crate) source_sockets: Vec<SocketsSample>,
 }
 
 /// How an observation ended.
@@ -64,6 +73,8 @@ pub(crate) enum Outcome {
 /// What took how long, in seconds; what did not come about has no time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Times {
+    /// Age of the process when the stopwatch was started.
+    pub(crate) began_s: Option<f64>,
     /// See `stopwatch`.
     pub(crate) ready_s: Option<f64>,
     /// From ready until the last connection's completion was acknowledged.
@@ -120,7 +131,7 @@ impl fmt::Display for CellReport {
             (Outcome::Aborted { reason }, ..) => writeln!(f, "  aborted: {reason}"),
             (Outcome::Failed { reason }, ..) => writeln!(f, "  failed: {reason}"),
         }?;
-        let Times { ready_s, acknowledged_s, drain_s, process_s, sync_s, verify_s } = self.times;
+        let Times { began_s: _, ready_s, acknowledged_s, drain_s, process_s, sync_s, verify_s } = self.times;
         let times = [
             ("ready", ready_s),
             ("acknowledged", acknowledged_s),

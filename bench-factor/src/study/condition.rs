@@ -6,12 +6,15 @@ use std::{
 };
 
 use clap::ValueEnum;
-use ketch_channel::{ChannelSettings, Controller, QuicFlow, TcpFlow, TransportKind};
+use ketch_channel::{ChannelSettings, QuicFlow, TcpFlow, TransportKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::limits::{
-    FIRST_WINDOW_BYTES, HEADROOM_BYTES, SEED_UDP_BUFFER_BYTES, SEED_WINDOW_BYTES, STREAMS, TUNED_STREAMS,
-    TUNED_WINDOW_BYTES,
+use super::{
+    controller::Controller,
+    limits::{
+        FIRST_WINDOW_BYTES, HEADROOM_BYTES, SEED_UDP_BUFFER_BYTES, SEED_WINDOW_BYTES, STREAMS, TUNED_STREAMS,
+        TUNED_WINDOW_BYTES,
+    },
 };
 
 /// How files are laid on streams.
@@ -45,6 +48,9 @@ pub(crate) struct Condition {
     /// At least 1, and at most [`ketch_protocol::limits::CONNECTIONS`]; the command line and the source check it.
     pub(crate) connections: u8,
     pub(crate) profile: Profile,
+    /// What is asked for the buffers of UDP sockets instead of what the profile has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) udp_buffer_bytes: Option<u32>,
 }
 
 /// What connections are asked for, of which nothing but the buffers can be read back.
@@ -78,10 +84,16 @@ impl Condition {
 
     /// What connections are asked for, on both sides.
     pub(super) fn settings(&self) -> ChannelSettings {
-        let controller = Some(self.controller);
+        let (controller, quic_bbr) = self.controller.of_channel();
+        let by_profile = self.by_profile();
+        let udp_buffer_bytes = self.udp_buffer_bytes.or(by_profile.udp_buffer_bytes);
+        ChannelSettings { controller: Some(controller), quic_bbr, udp_buffer_bytes, ..by_profile }
+    }
+
+    /// Windows, and the buffers that the profile has.
+    fn by_profile(&self) -> ChannelSettings {
         match self.profile {
             Profile::Seed => ChannelSettings {
-                controller,
                 udp_buffer_bytes: Some(SEED_UDP_BUFFER_BYTES),
                 tcp_flow: tcp_flow(SEED_WINDOW_BYTES),
                 quic_flow: QuicFlow {
@@ -93,7 +105,6 @@ impl Condition {
                 ..ChannelSettings::default()
             },
             Profile::Tuned => ChannelSettings {
-                controller,
                 tcp_flow: tcp_flow(TUNED_WINDOW_BYTES),
                 quic_flow: QuicFlow {
                     streams: STREAMS,
@@ -130,8 +141,9 @@ fn tcp_flow(stream_window_bytes: u32) -> TcpFlow {
 
 impl Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { layout, transport, controller, connections, profile } = self;
-        write!(f, "{layout}, {transport}, {controller}, {connections}, {profile}")
+        let Self { layout, transport, controller, connections, profile, udp_buffer_bytes } = self;
+        write!(f, "{layout}, {transport}, {controller}, {connections}, {profile}")?;
+        udp_buffer_bytes.map_or(Ok(()), |bytes| write!(f, ", UDP buffers of {bytes}"))
     }
 }
 
@@ -172,6 +184,7 @@ mod tests {
             controller: Controller::Bbr,
             connections: 8,
             profile,
+            udp_buffer_bytes: None,
         }
     }
 

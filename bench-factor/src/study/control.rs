@@ -5,6 +5,7 @@
 //! | both | a greeting: 16 bytes that name the protocol, 64 that name the build |
 //! | target | [`Ask`] |
 //! | source | [`Answer::Ready`], once it listens with what was asked for, or [`Answer::Refused`] |
+//! | source | [`Answer::Sockets`] every two seconds while content is under way: some hundred bytes for each connection |
 //! | source | [`Answer::Account`] behind the last acknowledgement, or [`Answer::Broken`] at any time |
 //! | source | the manifest, as long as was announced |
 //!
@@ -23,6 +24,7 @@ use super::{
     error::{StudyError, Trouble, taken_over},
     limits::{MANIFEST_BYTES, MESSAGE_BYTES, REASON_TIMEOUT},
     manifest::Summary,
+    sockets::SocketsSample,
 };
 
 /// Names the protocol of the greeting. It stays the same whatever follows, so that builds can refuse each other.
@@ -48,6 +50,8 @@ pub(super) enum Answer {
     Ready { cell: CellId, data: Summary },
     /// It does not do this.
     Refused(String),
+    /// What its data connections do now.
+    Sockets(SocketsSample),
     /// The observation has ended at the source.
     Broken(Break),
     /// Everything was sent and acknowledged.

@@ -50,6 +50,13 @@ pub(crate) const OBSERVATION_LIMIT: Duration = Duration::from_secs(900);
 /// Time between two samples of the progress.
 pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Time between two looks at the data connections: stated by the method.
+pub(super) const SOCKETS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Looks at its data connections that a source may tell of beyond those that fit into the limit: it began earlier, and ends
+/// later.
+pub(super) const MORE_LOOKS: u64 = 60;
+
 /// Time that the other end may take over one answer when no content is under way.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -18,8 +18,10 @@ pub(crate) mod cell_report;
 mod condition;
 mod connection;
 mod control;
+mod controller;
 mod ends;
 mod error;
+pub(crate) mod libraries;
 mod limits;
 mod manifest;
 mod reading;
@@ -27,6 +29,7 @@ mod receiving;
 mod request;
 mod sending;
 mod serve;
+pub(crate) mod sockets;
 mod stopwatch;
 #[cfg(test)]
 mod tests;
@@ -35,6 +38,7 @@ mod writing;
 pub(crate) use cell::{Options as CellOptions, observe};
 pub(crate) use cell_report::{CellReport, Outcome};
 pub(crate) use condition::{Condition, Layout, Profile};
+pub(crate) use controller::Controller;
 pub(crate) use limits::{OBSERVATION_LIMIT, PORT};
 pub(crate) use serve::{Options as ServeOptions, serve};
 

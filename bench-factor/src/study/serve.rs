@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
-use ketch_channel::{ChannelSettings, TransportKind, check_controller};
+use ketch_channel::{ChannelSettings, TransportKind};
 use ketch_protocol::limits::CONNECTIONS;
 use libp2p_core::muxing::SubstreamBox;
 use libp2p_identity::{Keypair, PeerId};
@@ -29,6 +29,7 @@ use super::{
     manifest::{Manifest, SourceFile, Summary},
     reading::SharedQueue,
     request, sending,
+    sockets::Sockets,
 };
 
 /// What `bench-factor serve` was asked for.
@@ -136,11 +137,9 @@ impl Source {
     pub(super) async fn observe(&self, control: &mut Control, condition: Condition) -> Result<(), Trouble> {
         let peer = control.connection.peer;
         let (mut ends, cell) = self.begin(control, condition).await?;
-        let transfer = self.transfer(&mut ends, cell, peer, condition);
-        let sent = tokio::select! {
-            sent = transfer => sent,
-            error = control.connection.arrivals.next() => Err(gone(error)),
-        };
+        let sockets = Sockets::start();
+        let transfer = self.transfer(&mut ends, cell, peer, condition, &sockets);
+        let sent = control.accompany(transfer, &sockets).await;
         match sent {
             Ok((account, connections)) => {
                 let told = control.conclude(account, &self.manifest.text).await;
@@ -182,9 +181,7 @@ impl Source {
         if !(1..=CONNECTIONS).contains(&connections) {
             return Err(format!("{connections} connections are asked for, 1 to {CONNECTIONS} are possible"));
         }
-        if transport == TransportKind::Tcp {
-            check_controller(controller).map_err(|error| error.to_string())?;
-        }
+        controller.check(transport)?;
         let mut ends = Ends::new(&self.identity, condition.settings()).map_err(|error| error.to_string())?;
         let listening = ends.listen(self.address, transport, PORT_TIMEOUT).await;
         listening.map_err(|error| error.to_string())?;
@@ -199,6 +196,7 @@ impl Source {
         cell: CellId,
         peer: PeerId,
         condition: Condition,
+        sockets: &Sockets,
     ) -> Result<(Account, Vec<Connection>), Trouble> {
         let processor = ProcessorTime::now();
         let queue = Arc::new(SharedQueue::new(self.root.clone(), self.files.clone()));
@@ -214,6 +212,7 @@ impl Source {
                 setting_up = ends.accept(), if is_waiting => drop(joining.spawn(join(setting_up, cell, peer))),
                 Some(joined) = joining.join_next(), if is_waiting => match joined {
                     Ok(Ok(joined)) if numbers.insert(joined.number) => {
+                        sockets.add(joined.number, &joined.connection.gauge);
                         sending.spawn(serve_connection(joined, queue.clone(), condition));
                     }
                     // Whoever else comes to the port is turned away, and the deadline holds for those that are awaited.
@@ -238,6 +237,27 @@ impl Control {
     pub(super) async fn say(&mut self, answer: &Answer) -> Result<(), Trouble> {
         let sent = control::send(&mut self.stream, answer).await;
         sent.map_err(|error| Trouble::failed("answering the target", &error))
+    }
+
+    /// Does `transfer`, and tells the target meanwhile what the data connections do. Ends early when the target is gone.
+    async fn accompany<T>(
+        &mut self,
+        transfer: impl Future<Output = Result<T, Trouble>>,
+        sockets: &Sockets,
+    ) -> Result<T, Trouble> {
+        let mut ticks = Sockets::ticks();
+        tokio::pin!(transfer);
+        loop {
+            tokio::select! {
+                sent = &mut transfer => return sent,
+                error = self.connection.arrivals.next() => return Err(gone(error)),
+                // What is being said is said to its end, as half a message would spoil those behind it.
+                _ = ticks.tick() => {
+                    let said = timeout(ANSWER_TIMEOUT, self.say(&Answer::Sockets(sockets.look()))).await;
+                    said.map_err(|_| Trouble::Aborted("the target hears nothing any more".into()))??;
+                }
+            }
+        }
     }
 
     /// Says what the target needs to judge the copy, and waits until it has that.

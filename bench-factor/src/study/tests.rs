@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::AsyncWriteExt as _;
-use ketch_channel::{Controller, TransportKind};
+use ketch_channel::TransportKind;
 use libp2p_core::muxing::SubstreamBox;
 use sha2::{Digest as _, Sha256};
 
@@ -17,6 +17,7 @@ use super::{
     cell::{Options, observe_as},
     cell_report::{CellReport, Outcome},
     condition::{Condition, Layout, Profile},
+    controller::Controller,
     error::StudyError,
     reading::Sent,
     request,
@@ -29,6 +30,7 @@ const CONDITION: Condition = Condition {
     controller: Controller::Cubic,
     connections: 1,
     profile: Profile::Seed,
+    udp_buffer_bytes: None,
 };
 
 /// The record of a file `a` with three bytes.

@@ -28,6 +28,9 @@ pub(crate) enum ToolsError {
     /// The emulated path could not be made.
     #[error(transparent)]
     Lab(#[from] ketch_lab::Error),
+    /// It could not be found out what a path carries.
+    #[error("cannot measure what the path carries")]
+    Capacity { source: io::Error },
     /// The emulated path was not what it was asked to be, so that nothing was measured.
     #[error("the emulated path was not as asked: {why}")]
     InvalidLink { why: String },
@@ -61,6 +64,13 @@ pub(crate) enum ToolsError {
     /// Some observations failed, so that the run as a whole has.
     #[error("{failed} of {total} observations failed or gave a copy that differs; the rows name them")]
     Unverified { failed: usize, total: usize },
+}
+
+impl ToolsError {
+    /// For `map_err`: measuring what a path carries failed.
+    pub(crate) fn capacity(source: io::Error) -> Self {
+        Self::Capacity { source }
+    }
 }
 
 /// For `map_err`: names the step and the place of an `io::Error`.

@@ -9,7 +9,7 @@ use super::{
     process::Usage,
     schedule::{Condition, Turn},
 };
-use crate::latency::ColdPath;
+use crate::cold_path::ColdPath;
 
 /// What came of one turn.
 #[derive(Debug, Clone)]

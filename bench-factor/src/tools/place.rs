@@ -5,7 +5,7 @@ use std::{
     fmt,
     fs::{self, File},
     io,
-    net::{IpAddr, Ipv4Addr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command},
@@ -24,7 +24,7 @@ use ketch_lab::{
 use serde::Deserialize;
 
 use super::error::{ToolsError, io_error};
-use crate::latency::ColdPath;
+use crate::cold_path::ColdPath;
 
 /// Where a tool's server runs; the commands that are timed run on the other side.
 pub(crate) const SERVER: Side = Side::A;
@@ -207,9 +207,43 @@ impl Route {
         bound.map_err(io_error("open a socket at", Path::new(&own.to_string())))
     }
 
+    /// A listener on a side, at some port of its address.
+    pub(crate) fn listen_tcp(&self, side: Side) -> Result<TcpListener, ToolsError> {
+        let own = self.address(side);
+        let listen = || TcpListener::bind((own, 0));
+        let listening = match self {
+            Self::Loopback(..) => listen(),
+            Self::Link(path) => path.enter(side, listen)?,
+        };
+        listening.map_err(io_error("listen at", Path::new(&own.to_string())))
+    }
+
+    /// A connection from a side to `address`.
+    pub(crate) fn dial_tcp(
+        &self,
+        side: Side,
+        address: SocketAddr,
+        patience: Duration,
+    ) -> Result<TcpStream, ToolsError> {
+        let dial = || TcpStream::connect_timeout(&address, patience);
+        let dialed = match self {
+            Self::Loopback(..) => dial(),
+            Self::Link(path) => path.enter(side, dial)?,
+        };
+        dialed.map_err(io_error("connect to", Path::new(&address.to_string())))
+    }
+
     /// The counters of a side's network, open: what is read is always that of its host.
     pub(crate) fn counters(&self, side: Side) -> Result<File, ToolsError> {
-        let table = Path::new("/proc/thread-self/net/snmp");
+        self.table(side, Path::new("/proc/thread-self/net/snmp"))
+    }
+
+    /// Those that Linux keeps beside the standard ones, such as of the bytes of all IP packets.
+    pub(crate) fn packet_counters(&self, side: Side) -> Result<File, ToolsError> {
+        self.table(side, Path::new("/proc/thread-self/net/netstat"))
+    }
+
+    fn table(&self, side: Side, table: &Path) -> Result<File, ToolsError> {
         let open = || File::open(table);
         let opened = match self {
             Self::Loopback(..) => open(),

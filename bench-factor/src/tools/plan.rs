@@ -6,7 +6,7 @@ use ketch_fixtures::{
     diverge::Divergence,
     tree::{LARGE_BYTES, MILLION_FILES, SMALL_BYTES, SMALL_FILES, SOURCE_FILES, Shape, TREE_UNIT_BYTES},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     adapter::Tool,
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
 }
 
 /// What is copied: a seeded tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "shape", deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) enum Work {
     /// Equal files that do not compress.

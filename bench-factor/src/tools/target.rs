@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     error::{ToolsError, io_error},
@@ -19,7 +19,7 @@ use super::{
 };
 
 /// What a target is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FileSystem {
     /// An ext4 image behind a loop device.

@@ -1,9 +1,12 @@
 //! The command line as it is written; each command turns its part into what the library takes.
 
 mod channel;
+mod pair;
+mod reach;
+mod relay;
 mod sync;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{
     Args, Parser, Subcommand, ValueEnum, builder::OsStringValueParser, builder::TypedValueParser as _,
@@ -20,6 +23,10 @@ use ketch_protocol::{
 };
 
 pub(crate) use channel::ChannelOptions;
+pub(crate) use pair::Pair;
+pub(crate) use reach::ReachOptions;
+pub(crate) use relay::{Relay, RouterOptions};
+use sync::time;
 pub(crate) use sync::{CompressionName, RuleOption, RuleOptions, Sync};
 
 use super::endpoint::split_at_equals;
@@ -58,12 +65,16 @@ pub(crate) enum Command {
     Sync(Box<Sync>),
     /// Take back the latest sync that a trash was kept for
     Undo(Undo),
+    /// Get to know another node: each gets into the other one's address book
+    Pair(Box<Pair>),
     /// Give peers names
     Peers(Peers),
     /// Print who this node is
     Id(Id),
     /// Measure round trips to a peer
     Ping(Ping),
+    /// Help peers meet that cannot dial each other: what anyone can run on a public host
+    Relay(Relay),
     /// Show it at work: two nodes on this machine, a real tree, both transports
     Demo(Demo),
 }
@@ -82,9 +93,18 @@ pub(crate) struct Send {
     #[arg(long, value_name = "FILE")]
     pub(crate) ticket_file: Option<PathBuf>,
 
+    /// Print a short code that can be said, for one receiver, instead of the ticket
+    #[arg(long, conflicts_with_all = ["uses", "ticket_file"])]
+    pub(crate) code: bool,
+
     /// Listen here instead of on every interface; may be given several times
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<Multiaddr>,
+
+    /// Also name this address in the ticket, such as that of a router that passes the port on; may be given several
+    /// times
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) announce: Vec<Multiaddr>,
 
     /// Offer over this transport only: quic or tcp
     #[arg(long, value_name = "quic|tcp")]
@@ -106,9 +126,15 @@ pub(crate) struct Send {
     #[arg(long)]
     pub(crate) new: bool,
 
-    /// How long the offer stands: 90s, 15m, 1h, 7d or never [default: 24h]
+    /// How long the offer stands: 90s, 15m, 1h, 7d or never [default: 24h, of a code 1h]
     #[arg(long, value_name = "TIME")]
     pub(crate) expires: Option<Lifetime>,
+
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
+
+    #[command(flatten)]
+    pub(crate) router: RouterOptions,
 
     #[command(flatten)]
     pub(crate) channel: ChannelOptions,
@@ -120,13 +146,17 @@ pub(crate) struct Send {
 
 #[derive(Debug, Args)]
 pub(crate) struct Receive {
-    /// The ticket; @FILE reads it from a file, - from standard input
-    #[arg(value_name = "TICKET|@FILE|-")]
-    pub(crate) ticket: String,
+    /// The ticket or the code; @FILE reads it from a file, - from standard input
+    #[arg(value_name = "TICKET|CODE|@FILE|-")]
+    pub(crate) told: String,
 
     /// Where to store it; made if missing
     #[arg(value_name = "DEST", default_value = ".")]
     pub(crate) destination: PathBuf,
+
+    /// Where a code is waited for, as it is printed there; may be given several times
+    #[arg(long, value_name = "ADDR/p2p/PEERID")]
+    pub(crate) at: Vec<Multiaddr>,
 
     /// Use this transport only: quic or tcp
     #[arg(long, value_name = "quic|tcp")]
@@ -135,6 +165,10 @@ pub(crate) struct Receive {
     /// How many connections carry content, 1 to 16 or auto: 4 over TCP where a round trip takes 20 ms or more, else 1
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = connection_wish)]
     pub(crate) connections: ConnectionWish,
+
+    /// How long to try again after a connection was lost
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
+    pub(crate) retry_for: Duration,
 
     /// Replace files that exist and differ; without it they are kept and named
     #[arg(long)]
@@ -151,6 +185,13 @@ pub(crate) struct Receive {
     /// Do not ask before storing
     #[arg(long, short)]
     pub(crate) yes: bool,
+
+    /// Let content go over a relay that limits what it carries, if no direct connection comes about
+    #[arg(long)]
+    pub(crate) relay: bool,
+
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
 
     #[command(flatten)]
     pub(crate) channel: ChannelOptions,
@@ -182,6 +223,12 @@ pub(crate) struct Serve {
     /// The most connections that one session may have, 1 to 16
     #[arg(long, value_name = "N", default_value_t = Connections::MOST)]
     pub(crate) connections: Connections,
+
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
+
+    #[command(flatten)]
+    pub(crate) router: RouterOptions,
 
     #[command(flatten)]
     pub(crate) channel: ChannelOptions,
@@ -231,7 +278,7 @@ pub(crate) enum PeersAction {
         #[arg(value_name = "ADDR")]
         addresses: Vec<Multiaddr>,
     },
-    /// Show everybody
+    /// Show everybody, and where they were reached
     List {
         /// Print one JSON object for each
         #[arg(long)]
@@ -239,16 +286,21 @@ pub(crate) enum PeersAction {
     },
     /// Show one peer
     Show {
-        #[arg(value_name = "NAME")]
-        name: PeerName,
+        /// A name of the address book, or a PeerId
+        #[arg(value_name = "PEER")]
+        peer: PeerReference,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Forget a name
+    /// Forget a peer, or some of its addresses
     Remove {
-        #[arg(value_name = "NAME")]
-        name: PeerName,
+        /// A name of the address book, or a PeerId
+        #[arg(value_name = "PEER")]
+        peer: PeerReference,
+        /// These addresses alone
+        #[arg(value_name = "ADDR")]
+        addresses: Vec<Multiaddr>,
     },
 }
 
@@ -293,13 +345,16 @@ pub(crate) struct Id {
 
 #[derive(Debug, Args)]
 pub(crate) struct Ping {
-    /// An address that ends in /p2p/PEERID
-    #[arg(value_name = "ADDR/p2p/PEERID")]
-    pub(crate) address: Multiaddr,
+    /// A name of the address book, a PeerId, or an address that ends in /p2p/PEERID
+    #[arg(value_name = "PEER|ADDR/p2p/PEERID")]
+    pub(crate) peer: String,
 
     /// Round trips to measure
     #[arg(long, short, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) count: u32,
+
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
 
     /// Print one JSON object
     #[arg(long)]

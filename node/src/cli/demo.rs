@@ -70,13 +70,14 @@ async fn cross(
         _ => "/ip4/127.0.0.1/tcp/0",
     };
     let began = Instant::now();
-    let mut sender = Process::start(&sender_state, &[&"send", &source, &"--listen", &listen, &"--json"])?;
+    let mut sender =
+        Process::start(&sender_state, &[&"send", &source, &"--listen", &listen, &"--json", &"--no-lan"])?;
     let offered = sender.event("offered").await?;
     let ticket = offered["ticket"].as_str().context("the sender printed no ticket")?.to_owned();
     let target = folder.join(transport);
     let mut receiver = Process::start(
         &receiver_state,
-        &[&"receive", &ticket, &target, &"--yes", &"--json", &"--transport", &transport],
+        &[&"receive", &ticket, &target, &"--yes", &"--json", &"--no-lan", &"--transport", &transport],
     )?;
     let done = receiver.event("done").await?;
     receiver.finish().await?;

@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 
 use ketch::{
+    introduction::{AnnounceError, InviteError, JoinError},
     swarm::{ControllerError, DialError, NodeError},
     transfer::{ConnectError, DialedError, OfferError, ReceiveError, SyncError},
     tree::{TargetError, UndoError, Unfinished},
 };
 use ketch_protocol::{
+    introduction::Refusal,
     message::Counts,
     problem::Reason,
     session::{SessionError, Stop},
@@ -95,6 +97,12 @@ impl Exit {
         if let Some(error) = error.downcast_ref::<DialError>() {
             return Self::of_dial(error);
         }
+        if error.is::<JoinError>() {
+            return Self::Unreachable;
+        }
+        if error.is::<Interrupted>() {
+            return Self::Interrupted;
+        }
         if error.is::<Usage>() {
             return Self::Usage;
         }
@@ -131,9 +139,10 @@ impl Exit {
     fn of_connect(error: &ConnectError) -> Self {
         match error {
             ConnectError::Dial(error) => Self::of_dial(error),
-            ConnectError::Stream(_) | ConnectError::Control(_) | ConnectError::Silent { .. } => {
-                Self::Unreachable
-            }
+            ConnectError::OnlyRelayed { .. }
+            | ConnectError::Stream(_)
+            | ConnectError::Control(_)
+            | ConnectError::Silent { .. } => Self::Unreachable,
         }
     }
 
@@ -166,6 +175,11 @@ impl Exit {
     }
 }
 
+/// The person has stopped it.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(crate) struct Interrupted;
+
 /// The command line asks for something that makes no sense.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -189,20 +203,68 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
             NodeError::Identity(_) => None,
         };
     }
-    if let Some(DialError::Controller(error)) = error.downcast_ref::<DialError>() {
-        return controller_hint(error);
+    if let Some(error) = error.downcast_ref::<DialError>() {
+        return match error {
+            DialError::Controller(error) => controller_hint(error),
+            DialError::NoAddress(_) => Some(
+                "`ketch peers add NAME PEERID ADDR` remembers an address; on one LAN both sides go without --no-lan",
+            ),
+            DialError::ManyAddresses { .. } | DialError::Unreachable { .. } => None,
+        };
     }
     if let Some(error) = error.downcast_ref::<SyncError>() {
         return sync_hint(error);
     }
+    if let Some(error) = error.downcast_ref::<JoinError>() {
+        return Some(join_hint(error.refusal()));
+    }
+    if let Some(error) = error.downcast_ref::<InviteError>() {
+        return invite_hint(*error);
+    }
+    if let Some(AnnounceError::Crowded) = error.downcast_ref::<AnnounceError>() {
+        return Some("leave --code out to use a ticket");
+    }
     match error.downcast_ref::<ReceiveError>()? {
-        ReceiveError::NoAddress { .. } => Some("leave --transport out to use whatever the ticket has"),
+        ReceiveError::NoAddress { transport: Some(_) } => {
+            Some("leave --transport out to use whatever the ticket has")
+        }
+        ReceiveError::NoAddress { transport: None } => {
+            Some("`ketch send` must still be running, on the same LAN and without --no-lan")
+        }
         ReceiveError::Dialed(error) => dialed_hint(
             error,
             "`ketch send` must still be running, and its port reachable from here",
             "the ticket is spent, expired or for someone else; `ketch send` makes a new one",
         ),
         ReceiveError::Target(_) | ReceiveError::LookAtTarget(_) | ReceiveError::List(_) => None,
+    }
+}
+
+/// What helps a guest that was refused, or met nobody.
+fn join_hint(refusal: Option<Refusal>) -> &'static str {
+    match refusal {
+        None => "the command that printed it must still be running there, and its port reachable from here",
+        Some(Refusal::Wrong | Refusal::Burnt | Refusal::Used | Refusal::Expired) => {
+            "run the command that printed it once more there, which prints another one"
+        }
+        Some(Refusal::OtherCode) => "the number in front is another one there, or it waits with a ticket",
+        Some(Refusal::OtherPurpose) => {
+            "what `ketch send` prints is for `ketch receive`, what `ketch pair` prints for `ketch pair`"
+        }
+        Some(Refusal::NotAdmitted) => {
+            "the offer is reserved for another peer; `ketch send --new` makes another"
+        }
+        Some(Refusal::Version) => "both sides need the same version of ketch",
+    }
+}
+
+fn invite_hint(error: InviteError) -> Option<&'static str> {
+    match error {
+        InviteError::Burnt(_) => {
+            Some("run the same command again for another code, and say it to the right person")
+        }
+        InviteError::Expired => Some("--expires TIME waits longer"),
+        InviteError::Stopped => None,
     }
 }
 
@@ -248,7 +310,9 @@ fn dialed_hint(
         DialedError::Connect(ConnectError::Dial(DialError::Controller(error))) => controller_hint(error),
         DialedError::Connect(ConnectError::Dial(_) | ConnectError::Silent { .. }) => Some(unreachable),
         DialedError::Session { error, .. } => session_hint(error, not_admitted),
-        DialedError::Connect(ConnectError::Stream(_) | ConnectError::Control(_))
+        DialedError::Connect(
+            ConnectError::OnlyRelayed { .. } | ConnectError::Stream(_) | ConnectError::Control(_),
+        )
         | DialedError::Interrupted
         | DialedError::Random(_) => None,
     }

@@ -1,9 +1,12 @@
 //! Events as NDJSON: one object a line, each with an `event`. `docs/events.md` is the schema.
 
+use std::net::SocketAddr;
+
 use ketch::{
-    swarm::{BufferSize, Controller, Effective, PathStatistics},
+    swarm::{BufferSize, Circuit, Controller, Effective, PathStatistics, PeerId},
     transfer::{ChannelReport, ConnectionCounts, Direction, Event, Progress, Report},
     tree::{Undone, Unfinished},
+    trust::PeerName,
 };
 use ketch_protocol::{
     message::{Congestion, Counts, Totals},
@@ -11,6 +14,8 @@ use ketch_protocol::{
     problem::Problem,
 };
 use serde_json::{Value, json};
+
+use super::join::Told;
 
 /// An event; `None` for what is no event of this interface.
 pub(super) fn event(event: &Event) -> Option<Value> {
@@ -21,12 +26,12 @@ pub(super) fn event(event: &Event) -> Option<Value> {
             "peer_id": route.peer.to_string(),
             "transport": route.transport.to_string(),
             "address": route.address.to_string(),
+            "relay": route.circuit.as_ref().map(relay),
             "controller": controller(route.asked, route.effective.as_ref()),
             "buffers": route.effective.as_ref().map(buffers),
+            "dial_s": route.dialed.as_secs_f64(),
         }),
-        Event::TurnedAway { peer, why } => {
-            json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })
-        }
+        Event::TurnedAway { peer, why } => turned_away(*peer, why),
         Event::Began { place, direction, preview } => json!({
             "event": "began",
             "share": place.share.as_str(),
@@ -37,9 +42,12 @@ pub(super) fn event(event: &Event) -> Option<Value> {
             },
             "preview": preview,
         }),
-        Event::Retrying { why, wait } => {
-            json!({ "event": "retrying", "why": why, "wait_s": wait.as_secs_f64() })
-        }
+        Event::Retrying { why, wait, limit } => json!({
+            "event": "retrying",
+            "why": why,
+            "wait_s": wait.as_secs_f64(),
+            "limit_s": limit.map(|limit| limit.as_secs_f64()),
+        }),
         Event::Again(report) => with("again", report_of(report)),
         Event::Changed { change, path } => {
             let mut fields = path_of(path);
@@ -141,6 +149,58 @@ pub(super) fn offered(ticket: &str, reopened: bool, addresses: &[String], expire
         "addresses": addresses,
         "expires_s": expires_s,
     })
+}
+
+/// The relay that a connection goes through, and what it allows.
+fn relay(circuit: &Circuit) -> Value {
+    let Circuit { relay, limit } = circuit;
+    json!({
+        "peer_id": relay.to_string(),
+        "limit_bytes": limit.bytes,
+        "limit_s": limit.time.map(|time| time.as_secs()),
+    })
+}
+
+/// A relay through which others reach this node from now on.
+pub(super) fn reserved(relay: &str, addresses: &[String]) -> Value {
+    json!({ "event": "reserved", "relay": relay, "addresses": addresses })
+}
+
+/// A relay through which others reach this node no longer.
+pub(super) fn reservation_lost(relay: &str, why: &str) -> Value {
+    json!({ "event": "reservation_lost", "relay": relay, "why": why })
+}
+
+/// What `ketch relay` says at its start, and when its addresses change.
+pub(super) fn relaying(peer: &str, addresses: &[String], metrics: Option<SocketAddr>) -> Value {
+    let metrics = metrics.map(|address| address.to_string());
+    json!({ "event": "relaying", "peer_id": peer, "addresses": addresses, "metrics": metrics })
+}
+
+/// A code or a ticket that waits for a guest.
+pub(super) fn invited(told: &Told, addresses: &[String], expires_s: Option<u64>) -> Value {
+    let mut fields = json!({ "addresses": addresses, "expires_s": expires_s });
+    let (kind, text) = match told {
+        Told::Code(code) => ("code", code.to_string()),
+        Told::Ticket(ticket) => ("ticket", ticket.to_string()),
+    };
+    fields[kind] = text.into();
+    with("invited", fields)
+}
+
+/// A guest has proved that it knows the code or the ticket.
+pub(super) fn introduced(peer: PeerId) -> Value {
+    json!({ "event": "introduced", "peer_id": peer.to_string() })
+}
+
+/// A peer that was not introduced.
+pub(super) fn turned_away(peer: PeerId, why: &str) -> Value {
+    json!({ "event": "turned_away", "peer_id": peer.to_string(), "why": why })
+}
+
+/// A peer that is in the address book now.
+pub(super) fn paired(name: &PeerName, peer: PeerId, addresses: &[String]) -> Value {
+    json!({ "event": "paired", "name": name.as_str(), "peer_id": peer.to_string(), "addresses": addresses })
 }
 
 /// A node that serves shares.

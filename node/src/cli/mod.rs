@@ -7,11 +7,17 @@ mod endpoint;
 mod exit;
 mod format;
 mod id;
+mod invite;
+mod join;
 mod json;
 mod output;
+mod pair;
 mod peers;
 mod ping;
+mod reach;
 mod receive;
+mod relay;
+mod reserving;
 mod rules;
 mod send;
 mod serve;
@@ -77,10 +83,12 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Receive(command) => receive::run(command, &state()?).await,
         Command::Serve(command) => serve::run(command, &state()?).await,
         Command::Sync(command) => sync::run(*command, &state()?).await,
+        Command::Pair(command) => pair::run(*command, &state()?).await,
         Command::Peers(command) => peers::run(command, &state()?),
         Command::Undo(command) => undo::run(&command),
         Command::Id(command) => id::run(&command, &state()?).await,
         Command::Ping(command) => ping::run(command, &state()?).await,
+        Command::Relay(command) => relay::run(command, &state()?).await,
         Command::Demo(command) => demo::run(command).await,
     }
 }
@@ -92,10 +100,12 @@ impl Command {
             Self::Receive(command) => command.json,
             Self::Serve(command) => command.json,
             Self::Sync(command) => command.json,
+            Self::Pair(command) => command.json,
             Self::Peers(command) => command.wants_json(),
             Self::Undo(command) => command.json,
             Self::Id(command) => command.json,
             Self::Ping(command) => command.json,
+            Self::Relay(command) => command.json,
             Self::Demo(_) => false,
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ketch::{
-    swarm::TransportKind,
+    swarm::{Circuit, TransportKind},
     transfer::{Change, ConnectionCounts, Event, Progress, Report, Route},
     tree::Unfinished,
 };
@@ -110,9 +110,10 @@ impl Output {
             }
             // The time a person took is no part of the rate, and asking took the live line away.
             Event::Agreed => self.begin(),
-            Event::Retrying { why, wait } => {
+            Event::Retrying { why, limit, wait: _ } => {
                 self.clear();
-                self.say(&format!("{why}; trying again in {}", format::rough(*wait)));
+                let how_long = limit.map(|limit| format!(" for {}", format::rough(limit)));
+                self.say(&format!("{why}; trying again{}", how_long.unwrap_or_default()));
             }
             Event::Again(report) => {
                 self.clear();
@@ -335,7 +336,12 @@ fn time_left(progress: &Progress, all: Totals, elapsed: Duration) -> Option<Dura
 
 /// `connected to PEER over tcp with cubic at ADDR`.
 fn route_line(route: &Route) -> String {
-    let Route { peer, transport, address, effective, .. } = route;
+    let Route { peer, transport, address, effective, circuit, .. } = route;
+    if let Some(Circuit { relay, limit }) = circuit {
+        return format!(
+            "connected to {peer} through the relay {relay}, which carries {limit} on one circuit"
+        );
+    }
     let controller = effective.as_ref().map(|effective| format!(" with {}", effective.controller));
     format!("connected to {peer} over {transport}{} at {address}", controller.unwrap_or_default())
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ketch::{
     state::StateFolder,
-    swarm::{Node, NodeOptions, PeerId, PingReport, address::split_peer},
+    swarm::{Multiaddr, Node, NodeOptions, PeerId, PingReport, address::split_peer},
+    trust::{Book, PeerReference, name::PeerNameError},
 };
 use ketch_protocol::path::escape;
 use serde_json::json;
@@ -14,24 +15,45 @@ use super::{
     exit::{Exit, Usage},
     load_identity,
     output::{print_json, print_result},
+    peers::told,
+    reach,
 };
 
 /// Time between round trips.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) async fn run(command: args::Ping, state: &StateFolder) -> anyhow::Result<Exit> {
-    let (peer, address) = split_peer(command.address).ok_or_else(|| Usage {
-        message: "the address does not say whom to expect: it must end in /p2p/PEERID".into(),
-        hint: Some("`ketch id` prints the PeerId of a node"),
-    })?;
+    let (peer, said) = target(&command.peer, state)?;
+    let request = reach::request(state, peer, said, None, &command.reach)?;
     // The swarm pings each connection by itself; a person waits for these.
-    let options = NodeOptions { ping_interval: INTERVAL, ..NodeOptions::default() };
+    let options = NodeOptions { ping_interval: INTERVAL, lan: command.reach.lan(), ..NodeOptions::default() };
     let (node, _inbound) = Node::start(load_identity(state)?, options).await?;
-    let connection = node.dial(peer, vec![address]).await?;
+    let connection = node.dial(peer, request).await?;
     let report = node.ping(&connection, command.count).await?;
     node.shutdown().await;
     print(&peer, &report, command.json);
     Ok(Exit::Stored)
+}
+
+/// Who is meant, and where if that is said.
+fn target(text: &str, state: &StateFolder) -> anyhow::Result<(PeerId, Option<Multiaddr>)> {
+    let senseless = |message: String, hint| anyhow::Error::from(Usage { message, hint: Some(hint) });
+    if !text.starts_with('/') {
+        let unknown = |error: PeerNameError| {
+            senseless(error.to_string(), "write a name of the address book, a PeerId, or ADDR/p2p/PEERID")
+        };
+        let reference: PeerReference = text.parse().map_err(unknown)?;
+        return Ok((Book::load(state)?.resolve(&reference).map_err(told)?, None));
+    }
+    let address: Multiaddr = text.parse().map_err(|error| {
+        let shown = escape(text.as_bytes());
+        senseless(format!("\"{shown}\" is no address: {error}"), "such as /ip4/192.0.2.7/tcp/5382/p2p/PEERID")
+    })?;
+    let split = split_peer(address).ok_or_else(|| {
+        let message = "the address does not say whom to expect: it must end in /p2p/PEERID".into();
+        senseless(message, "`ketch id` prints the PeerId of a node")
+    });
+    split.map(|(peer, address)| (peer, Some(address)))
 }
 
 fn print(peer: &PeerId, report: &PingReport, as_json: bool) {

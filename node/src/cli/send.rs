@@ -6,28 +6,30 @@ use std::{
     num::NonZeroU32,
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::Context as _;
 use ketch::{
     state::StateFolder,
     swarm::{
-        ChannelSettings, Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, TransportKind,
+        Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, TransportKind,
         address::{is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
     },
     transfer,
     tree::{Source, SourceError},
-    trust::{HeldOffer, OfferRequest, Offers, Ticket, offers::Opened, qr},
+    trust::{HeldOffer, Lifetime, OfferRequest, Offers, Ticket, offers::Opened, qr},
 };
-use ketch_protocol::message::Counts;
+use ketch_protocol::{introduction::Purpose, message::Counts};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     args,
     exit::{Exit, Usage},
+    invite::{Invite, Waiting, now_s},
     json, load_identity, open_indexes,
     output::{Output, Side, print_json, print_line, print_result},
+    reserving::Reserving,
     stop_on_signal,
 };
 
@@ -38,11 +40,33 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
     let source = open_source(&command)?;
     let stop = stop_on_signal()?;
     let mut opened = open_offer(&command, state)?;
-    let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer).await?;
-    let addresses = addresses_to_share(node.listen_addresses());
+    let options = NodeOptions {
+        settings: command.channel.settings(),
+        relays: command.reach.relays(state)?,
+        introductions: command.code,
+        opens_ports: command.router.opens_ports(&command.listen),
+        lan: command.reach.lan(),
+        ..NodeOptions::default()
+    };
+    let (node, mut inbound) = listen(&command, load_identity(state)?, &opened.offer, options).await?;
+    let mut reserving = Reserving::start(&node, command.json).await;
+    // What was said comes first: a ticket has room for so many.
+    let own = addresses_to_share(node.listen_addresses());
+    let addresses: Vec<_> =
+        command.announce.iter().cloned().chain(own).chain(reserving.addresses()).collect();
     opened.offer.remember_addresses(node.listen_addresses())?;
     let ticket = opened.offer.ticket(node.peer(), addresses);
-    announce(&command, &ticket, opened.reopened)?;
+    let mut waiting = None;
+    if command.code {
+        let guest = wait_for_guest(&command, &node, &mut inbound, &mut opened.offer, &ticket, &stop).await;
+        if guest.is_err() {
+            // Whoever was refused hears of it first.
+            node.shutdown().await;
+        }
+        waiting = Some(guest?);
+    } else {
+        announce(&command, &ticket, opened.reopened)?;
+    }
 
     let (events, mut shown) = mpsc::channel(EVENTS);
     let mut output = Output::new(Side::Sender, command.json);
@@ -54,10 +78,53 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
         indexes: open_indexes(state),
     };
     let offering = transfer::offer(&mut inbound, request, &events, &stop);
-    let ended = show_while(offering, &mut shown, |event| output.show(&event)).await;
+    let offering = async {
+        tokio::select! {
+            ended = offering => ended,
+            never = reserving.tell() => match never {},
+        }
+    };
+    let offering = show_while(offering, &mut shown, |event| output.show(&event));
+    let ended = match &mut waiting {
+        None => offering.await,
+        // A guest whose connection broke may use its code again.
+        Some(waiting) => tokio::select! {
+            ended = offering => ended,
+            never = waiting.again(ticket.to_string().into_bytes()) => match never {},
+        },
+    };
     output.clear();
     node.shutdown().await;
     Ok(exit_of(&ended?))
+}
+
+/// Prints a code and waits for the one who was told it. A use of the offer is reserved for that peer before it gets
+/// the ticket, so that both sides know for sure with whom they deal.
+async fn wait_for_guest(
+    command: &args::Send,
+    node: &Node,
+    inbound: &mut Inbound,
+    offer: &mut HeldOffer,
+    ticket: &Ticket,
+    stop: &CancellationToken,
+) -> anyhow::Result<Waiting> {
+    let invite = Invite {
+        node,
+        introductions: inbound.take_introductions().context("the node has no introductions to take")?,
+        purpose: Purpose::Fetch,
+        addresses: ticket.addresses(),
+        expires_s: command.expires.unwrap_or(Lifetime::OF_INVITATION).expires_s(now_s()),
+        command: "ketch receive",
+        json: command.json,
+        stop,
+    };
+    let mut waiting = invite.by_code().await?;
+    let give = |peer| {
+        offer.admit(peer, ticket.secret(), now_s()).map_err(|error| error.to_string())?;
+        Ok(ticket.to_string().into_bytes())
+    };
+    waiting.guest(give).await?;
+    Ok(waiting)
 }
 
 /// The worst of all sessions: whoever looks at one code wants to know whether all have everything.
@@ -105,8 +172,7 @@ fn open_offer(command: &args::Send, state: &StateFolder) -> anyhow::Result<Opene
         lifetime: command.expires,
         replace: command.new,
     };
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let opened = Offers::open(state.path())?.reopen_or_create(&request, now_s)?;
+    let opened = Offers::open(state.path())?.reopen_or_create(&request, now_s())?;
     for warning in &opened.warnings {
         print_line(&format!("warning: {warning}"));
     }
@@ -118,6 +184,7 @@ async fn listen(
     command: &args::Send,
     identity: Keypair,
     offer: &HeldOffer,
+    options: NodeOptions,
 ) -> anyhow::Result<(Node, Inbound)> {
     let fits = |address: &Multiaddr| {
         command.transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted))
@@ -134,9 +201,8 @@ async fn listen(
         // As it was: whoever has the ticket looks for it there.
         false => everywhere(known).into_iter().filter(fits).collect(),
     };
-    let settings = command.channel.settings();
     if !before.is_empty() && before != wanted {
-        let started = start(identity.clone(), before, explicit, &settings).await;
+        let started = start(identity.clone(), before, explicit, options.clone()).await;
         if let Ok((node, inbound)) = started
             && !node.listen_addresses().is_empty()
         {
@@ -144,7 +210,7 @@ async fn listen(
         }
         print_line("warning: the ports of this ticket are taken, so it is printed anew with others");
     }
-    let (node, inbound) = start(identity, wanted, explicit, &settings).await?;
+    let (node, inbound) = start(identity, wanted, explicit, options).await?;
     anyhow::ensure!(!node.listen_addresses().is_empty(), "no address of this machine can be listened on");
     Ok((node, inbound))
 }
@@ -154,9 +220,8 @@ async fn start(
     identity: Keypair,
     listen: Vec<Multiaddr>,
     explicit: bool,
-    settings: &ChannelSettings,
+    options: NodeOptions,
 ) -> Result<(Node, Inbound), NodeError> {
-    let options = NodeOptions { settings: settings.clone(), ..NodeOptions::default() };
     let options = match explicit {
         true => NodeOptions { listen, ..options },
         false => NodeOptions { listen_where_possible: listen, ..options },

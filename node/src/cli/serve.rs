@@ -3,7 +3,7 @@
 use ketch::{
     config::ServeConfig,
     state::StateFolder,
-    swarm::{ChannelSettings, Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
+    swarm::{Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
     transfer::{self, Direction, Event, ServeEvent},
     trust::{Book, Shares, shares::SharesError},
 };
@@ -14,27 +14,41 @@ use super::{
     exit::{Exit, Usage},
     json, load_identity, open_indexes,
     output::{Side, print_json, print_line, print_result, summary_line},
+    reserving::Reserving,
     send::{EVENTS, addresses_to_share, default_addresses, show_while},
     stop_on_signal,
 };
 
 /// Port of the usual addresses: KETC on the keys of a telephone. It stays from one start to the next, so that
 /// address books stay right.
-const PORT: u16 = 5382;
+pub(super) const PORT: u16 = 5382;
 
 pub(super) async fn run(command: args::Serve, state: &StateFolder) -> anyhow::Result<Exit> {
     let config = config(&command)?;
     let book = Book::load(state)?;
     let shares = Shares::open(&config.shares, &book).map_err(told)?;
     let stop = stop_on_signal()?;
-    let (node, mut inbound) =
-        listen(load_identity(state)?, config.listen, command.channel.settings()).await?;
+    let options = NodeOptions {
+        settings: command.channel.settings(),
+        relays: command.reach.relays(state)?,
+        opens_ports: command.router.opens_ports(&config.listen),
+        lan: command.reach.lan(),
+        ..NodeOptions::default()
+    };
+    let (node, mut inbound) = listen(load_identity(state)?, config.listen, options).await?;
+    let mut reserving = Reserving::start(&node, command.json).await;
     let log = Log { book, json: command.json };
-    log.announce(&node, &shares);
+    log.announce(&node, &shares, &reserving.addresses());
 
     let (events, mut shown) = mpsc::channel(EVENTS);
     let indexes = open_indexes(state);
     let serving = transfer::serve(&mut inbound, shares, indexes, command.connections, &events, &stop);
+    let serving = async {
+        tokio::select! {
+            ended = serving => ended,
+            never = reserving.tell() => match never {},
+        }
+    };
     let ended = show_while(serving, &mut shown, |event| log.show(&event)).await;
     node.shutdown().await;
     ended?;
@@ -81,9 +95,8 @@ fn told(error: SharesError) -> anyhow::Error {
 async fn listen(
     identity: Keypair,
     wanted: Vec<Multiaddr>,
-    settings: ChannelSettings,
+    all: NodeOptions,
 ) -> anyhow::Result<(Node, Inbound)> {
-    let all = NodeOptions { settings, ..NodeOptions::default() };
     if !wanted.is_empty() {
         let options = NodeOptions { listen: wanted, ..all };
         return Ok(Node::start(identity, options).await?);
@@ -108,11 +121,14 @@ struct Log {
 }
 
 impl Log {
-    fn announce(&self, node: &Node, shares: &Shares) {
+    fn announce(&self, node: &Node, shares: &Shares, reserved: &[Multiaddr]) {
         shares.warnings().iter().for_each(|warning| print_line(&format!("warning: {warning}")));
         let names: Vec<_> = shares.iter().map(|share| share.name.to_string()).collect();
-        let addresses: Vec<_> =
-            addresses_to_share(node.listen_addresses()).iter().map(ToString::to_string).collect();
+        let addresses: Vec<_> = addresses_to_share(node.listen_addresses())
+            .iter()
+            .chain(reserved)
+            .map(ToString::to_string)
+            .collect();
         if self.json {
             return print_json(&json::serving(&node.peer().to_string(), &names, &addresses));
         }

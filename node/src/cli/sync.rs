@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use ketch::{
     index::Indexes,
     state::StateFolder,
-    swarm::{Multiaddr, Node, NodeOptions, TransportKind},
+    swarm::Node,
     transfer::{self, Direction, SyncRequest},
     trust::{Book, book::addresses_of},
 };
@@ -19,43 +19,48 @@ use super::{
     load_identity, open_indexes,
     output::{Output, Side},
     peers::told,
+    reach::{self, Memory, dialing_options},
     rules,
     send::{EVENTS, show_while},
     stop_on_signal,
 };
 
 pub(super) async fn run(command: args::Sync, state: &StateFolder) -> anyhow::Result<Exit> {
-    let request = request(&command, &Book::load(state)?, open_indexes(state))?;
+    let request = request(&command, state, open_indexes(state))?;
     let stop = stop_on_signal()?;
-    let options = NodeOptions { settings: command.channel.settings(), ..NodeOptions::default() };
+    let (channel, reach, known) = (&command.channel, &command.reach, &request.reach.addresses);
+    let options = dialing_options(state, channel, reach, known, command.transport)?;
     let (node, mut inbound) = Node::start(load_identity(state)?, options).await?;
     let (events, mut shown) = mpsc::channel(EVENTS);
     let output = Output::new(Side::Sync, command.json).itemizing(request.itemize);
     let mut output = if command.dry_run { output.previewing() } else { output };
+    let mut memory = Memory::new(state);
     let syncing = transfer::sync(&node, &mut inbound, request, &events, &stop);
-    let ended = show_while(syncing, &mut shown, |event| output.show(&event)).await;
+    let ended = show_while(syncing, &mut shown, |event| {
+        memory.see(&event);
+        output.show(&event);
+    })
+    .await;
+    memory.keep(ended.as_ref().ok());
     let exit = output.finish(ended.map_err(anyhow::Error::from));
     node.shutdown().await;
     exit
 }
 
-fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::Result<SyncRequest> {
+fn request(command: &args::Sync, state: &StateFolder, indexes: Arc<Indexes>) -> anyhow::Result<SyncRequest> {
     let (shared, direction, local) = sides(command)?;
-    let peer = book.resolve(&shared.peer).map_err(told)?;
-    let known = command.address.iter().chain(book.addresses(peer)).cloned();
-    let mut addresses = addresses_of(peer, known).map_err(told)?;
-    let fits = |address: &Multiaddr| {
-        command.transport.is_none_or(|wanted| TransportKind::of(address) == Some(wanted))
-    };
-    addresses.retain(fits);
-    if addresses.is_empty() {
+    let peer = Book::load(state)?.resolve(&shared.peer).map_err(told)?;
+    let said = addresses_of(peer, command.address.iter().cloned()).map_err(told)?;
+    let reach = reach::request(state, peer, said, command.transport, &command.reach)?;
+    if reach.addresses.is_empty() && !reach.seek {
         let message = format!("no address of {} is known that can be dialed", shared.peer);
         let hint = Some("--address ADDR names one, `ketch peers add NAME PEERID ADDR` remembers it");
         return Err(Usage { message, hint }.into());
     }
     Ok(SyncRequest {
         peer,
-        addresses,
+        reach,
+        over_relay: command.relay,
         place: shared.place,
         direction,
         local,
@@ -70,6 +75,7 @@ fn request(command: &args::Sync, book: &Book, indexes: Arc<Indexes>) -> anyhow::
     })
 }
 
+/// Without an address there is nobody to ask.
 /// Which side is where.
 fn sides(command: &args::Sync) -> anyhow::Result<(SharedTree, Direction, PathBuf)> {
     let parse =
@@ -142,29 +148,27 @@ mod tests {
         *sync
     }
 
-    fn request(command: &args::Sync, book: &Book) -> anyhow::Result<SyncRequest> {
+    /// The request of somebody who calls this peer "laptop".
+    fn request(command: &args::Sync, laptop: Option<PeerId>) -> anyhow::Result<SyncRequest> {
         let state = tempfile::tempdir().unwrap();
         let state = StateFolder::locate(Some(state.path().join("state")), |_| None).unwrap();
-        super::request(command, book, Arc::new(Indexes::new(&state)))
-    }
-
-    fn book(peer: PeerId) -> Book {
-        let mut book = Book::default();
-        let address = "/ip4/192.0.2.7/tcp/4001".parse().unwrap();
-        book.add("laptop".parse().unwrap(), peer, [address]).unwrap();
-        book
+        if let Some(peer) = laptop {
+            let address = "/ip4/192.0.2.7/tcp/4001".parse().unwrap();
+            Book::change(&state, |book| book.add("laptop".parse().unwrap(), peer, [address])).unwrap();
+        }
+        super::request(command, &state, Arc::new(Indexes::new(&state)))
     }
 
     #[test]
     fn one_side_is_here_and_the_other_is_not() {
-        let book = book(PeerId::random());
-        let pull = request(&parse(&["laptop:docs/a", "here"]), &book).unwrap();
+        let laptop = Some(PeerId::random());
+        let pull = request(&parse(&["laptop:docs/a", "here"]), laptop).unwrap();
         assert_eq!((pull.direction, pull.local), (Direction::Pull, "here".into()));
         assert_eq!(pull.place.to_string(), "docs/a");
-        let push = request(&parse(&["here", "laptop:docs"]), &book).unwrap();
+        let push = request(&parse(&["here", "laptop:docs"]), laptop).unwrap();
         assert_eq!(push.direction, Direction::Push);
         for sides in [["a", "b"], ["laptop:a", "laptop:b"], ["nobody:a", "b"], ["la ptop:a", "b"]] {
-            assert!(request(&parse(&sides), &book).unwrap_err().is::<Usage>(), "{sides:?}");
+            assert!(request(&parse(&sides), laptop).unwrap_err().is::<Usage>(), "{sides:?}");
         }
     }
 
@@ -173,16 +177,17 @@ mod tests {
         let peer = PeerId::random();
         let extra = format!("/ip4/192.0.2.8/tcp/1/p2p/{peer}");
         let line = ["laptop:docs", ".", "--address", &extra];
-        let both = request(&parse(&line), &book(peer)).unwrap();
-        assert_eq!(both.addresses.len(), 2);
+        let both = request(&parse(&line), Some(peer)).unwrap();
+        assert_eq!((both.reach.addresses.len(), both.reach.seek), (2, true));
         let named = [&format!("{peer}:docs"), ".", "--address", &extra].map(String::from);
         let named = parse(&named.each_ref().map(String::as_str));
-        assert_eq!(request(&named, &Book::default()).unwrap().addresses.len(), 1);
+        assert_eq!(request(&named, None).unwrap().reach.addresses.len(), 1);
         let foreign = format!("/ip4/192.0.2.8/tcp/1/p2p/{}", PeerId::random());
-        for line in
-            [&["laptop:docs", ".", "--address", &foreign][..], &["laptop:docs", ".", "--transport", "quic"]]
-        {
-            assert!(request(&parse(line), &book(peer)).unwrap_err().is::<Usage>(), "{line:?}");
+        for line in [
+            &["laptop:docs", ".", "--address", &foreign][..],
+            &["laptop:docs", ".", "--transport", "quic", "--no-lan"],
+        ] {
+            assert!(request(&parse(line), Some(peer)).unwrap_err().is::<Usage>(), "{line:?}");
         }
     }
 

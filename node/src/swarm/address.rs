@@ -1,7 +1,8 @@
 //! Small questions about addresses, and small changes of them.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ketch_channel::TransportKind;
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 
 /// The address with port 0, which stands for any.
@@ -32,6 +33,16 @@ pub fn with_port_of(address: &Multiaddr, other: &Multiaddr) -> Multiaddr {
     address.iter().map(|part| port.clone().filter(|_| is_port(&part)).unwrap_or(part)).collect()
 }
 
+/// The address without the PeerId of the peer that it leads to.
+pub fn without_peer(address: &Multiaddr, peer: PeerId) -> Multiaddr {
+    address.iter().filter(|part| *part != Protocol::P2p(peer)).collect()
+}
+
+/// The port that it names, and over which transport.
+pub(super) fn transport_port_of(address: &Multiaddr) -> Option<(u16, TransportKind)> {
+    Some((port_of(address)?, TransportKind::of(address)?))
+}
+
 /// The address on every interface of its family.
 pub fn on_every_interface(address: &Multiaddr) -> Multiaddr {
     address
@@ -46,6 +57,30 @@ pub fn on_every_interface(address: &Multiaddr) -> Multiaddr {
             }
         })
         .collect()
+}
+
+/// The IP address that it begins with; `None` for a name.
+pub fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
+    let first = address.iter().next()?;
+    if let Protocol::Ip4(ip) = first {
+        return Some(ip.into());
+    }
+    if let Protocol::Ip6(ip) = first { Some(ip.into()) } else { None }
+}
+
+/// The TCP or UDP port that it names first.
+pub fn port_of(address: &Multiaddr) -> Option<u16> {
+    address.iter().find_map(|part| {
+        if let Protocol::Tcp(port) = part {
+            return Some(port);
+        }
+        if let Protocol::Udp(port) = part { Some(port) } else { None }
+    })
+}
+
+/// Whether it leads through a relay.
+pub fn is_circuit(address: &Multiaddr) -> bool {
+    address.iter().any(|part| part == Protocol::P2pCircuit)
 }
 
 /// Whether only this machine can dial it.

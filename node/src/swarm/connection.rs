@@ -12,14 +12,18 @@ use futures::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use ketch_channel::{Controller, Gauge, TransportKind, limits::OPEN_STREAMS};
 use libp2p::{
     Multiaddr, PeerId, StreamProtocol,
+    core::upgrade::NegotiationError,
     swarm::{self, ConnectionId},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-use super::{limits::OPEN_QUEUE, task::Command};
-
-/// The protocol of transfer streams.
-pub(super) const TRANSFER: StreamProtocol = StreamProtocol::new("/ketch/transfer/1");
+use super::{
+    heard::Heard,
+    inbound::StreamKind,
+    limits::OPEN_QUEUE,
+    reach::{Circuit, CircuitLimit},
+    task::Command,
+};
 
 /// One authenticated connection with a peer. Cheap to clone; it stays open while a clone is held.
 #[derive(Clone)]
@@ -44,6 +48,14 @@ pub enum CloseReason {
     /// The peer closed it, or the path between us broke.
     #[error("{0}")]
     Lost(String),
+    /// It went through a relay, which ended it, or was itself lost.
+    #[error("the circuit through the relay {} ended ({why}); it carries {}", .circuit.relay, .circuit.limit)]
+    Circuit {
+        /// Whose circuit, and what it allows.
+        circuit: Box<Circuit>,
+        /// What was seen.
+        why: String,
+    },
     /// The node has been shut down.
     #[error("the node has stopped")]
     Stopped,
@@ -56,8 +68,8 @@ pub enum StreamError {
     #[error("opening a stream: the connection has ended: {0}")]
     Closed(CloseReason),
     /// The peer does not speak the protocol of the stream.
-    #[error("opening a stream: the peer does not speak {TRANSFER}")]
-    NotSpoken,
+    #[error("opening a stream: the peer does not speak {0}")]
+    NotSpoken(StreamProtocol),
     /// The peer left the stream unanswered.
     #[error("opening a stream: no answer within {0} s")]
     Silence(u64),
@@ -92,9 +104,21 @@ impl Connection {
         self.link.route.gauge.as_ref()
     }
 
-    /// The peer's address on this connection, without its PeerId.
+    /// The relay that it goes through; `None` for a direct connection.
+    pub fn circuit(&self) -> Option<Circuit> {
+        let limit = self.link.state.borrow().circuit_limit;
+        self.link.route.relay.map(|relay| Circuit { relay, limit })
+    }
+
+    /// The peer's address on this connection, without its PeerId: of a circuit, the address of the relay and what makes
+    /// it one.
     pub fn remote_address(&self) -> &Multiaddr {
         &self.link.route.address
+    }
+
+    /// When something last came in on its transfer streams.
+    pub fn heard(&self) -> Heard {
+        self.link.heard.clone()
     }
 
     /// The program that the peer says it is, once it has told.
@@ -113,8 +137,17 @@ impl Connection {
     /// Opens a transfer stream on this connection. When as many are open as the connection carries, it
     /// waits for one to be dropped. Dropping the future gives up the stream.
     pub async fn open_stream(&self) -> Result<Stream, StreamError> {
+        self.open(StreamKind::Transfer).await
+    }
+
+    /// Opens a stream for an introduction. Dropping the future gives up the stream.
+    pub async fn open_introduction(&self) -> Result<Stream, StreamError> {
+        self.open(StreamKind::Introduction).await
+    }
+
+    async fn open(&self, kind: StreamKind) -> Result<Stream, StreamError> {
         tokio::select! {
-            opened = self.try_open() => opened,
+            opened = self.try_open(kind) => opened,
             reason = self.closed() => Err(StreamError::Closed(reason)),
         }
     }
@@ -147,12 +180,12 @@ impl Connection {
     }
 
     /// Opens a stream; while the connection ends it may never resolve.
-    async fn try_open(&self) -> Result<Stream, StreamError> {
+    async fn try_open(&self, kind: StreamKind) -> Result<Stream, StreamError> {
         let Ok(slot) = self.link.slots.clone().acquire_owned().await else {
             return std::future::pending().await;
         };
         let (reply, opened) = oneshot::channel();
-        if self.link.requests.send(reply).await.is_err() {
+        if self.link.requests.send(OpenRequest { kind, reply }).await.is_err() {
             return std::future::pending().await;
         }
         let Ok(opened) = opened.await else {
@@ -190,6 +223,7 @@ pub(super) struct Link {
     commands: mpsc::WeakSender<Command>,
     hold: Arc<()>,
     streams: Arc<()>,
+    heard: Heard,
 }
 
 /// What is known of a connection from its beginning.
@@ -197,8 +231,12 @@ pub(super) struct LinkRoute {
     pub(super) peer: PeerId,
     /// Whether this node dialed it.
     pub(super) dialed: bool,
+    /// Whether it was dialed from a port that is listened on, so that the peer sees what the router makes of that.
+    pub(super) shows_port: bool,
     pub(super) address: Multiaddr,
     pub(super) transport: TransportKind,
+    /// The relay it goes through.
+    pub(super) relay: Option<PeerId>,
     pub(super) asked: Option<Controller>,
     pub(super) gauge: Option<Gauge>,
 }
@@ -213,10 +251,15 @@ pub(super) struct LinkState {
     pub(super) last_ping: Option<Result<Duration, String>>,
     /// Whether pings were answered no more.
     pub(super) silent: bool,
+    /// What the relay allows, if it goes through one.
+    pub(super) circuit_limit: CircuitLimit,
 }
 
-/// Where somebody waits for a stream.
-pub(super) type OpenRequest = oneshot::Sender<Result<swarm::Stream, StreamError>>;
+/// Somebody waits for a stream.
+pub(super) struct OpenRequest {
+    pub(super) kind: StreamKind,
+    pub(super) reply: oneshot::Sender<Result<swarm::Stream, StreamError>>,
+}
 
 /// The ends of a new link: one for its handler, one for the event loop.
 pub(super) struct LinkEnds {
@@ -231,8 +274,8 @@ impl Link {
         let (requests, requested) = mpsc::channel(OPEN_QUEUE);
         let (state, watched) = watch::channel(LinkState::default());
         let slots = Arc::new(Semaphore::new(OPEN_STREAMS));
-        let (hold, streams) = Default::default();
-        let link = Self { id, route, requests, slots, state: watched, commands, hold, streams };
+        let (hold, streams, heard) = Default::default();
+        let link = Self { id, route, requests, slots, state: watched, commands, hold, streams, heard };
         LinkEnds { link: Arc::new(link), requests: requested, state }
     }
 
@@ -244,6 +287,11 @@ impl Link {
     /// Whether transfer streams are open.
     pub(super) fn carries_streams(&self) -> bool {
         Arc::strong_count(&self.streams) > 1
+    }
+
+    /// Whether it is direct, and its peer sees what the router makes of a port that is listened on.
+    pub(super) fn shows_port(&self) -> bool {
+        self.route.shows_port && self.route.relay.is_none()
     }
 
     /// Whether a handle is held.
@@ -263,12 +311,15 @@ pub struct Stream {
     _slot: Option<OwnedSemaphorePermit>,
     /// Counted by [`Link::carries_streams`].
     _open: Arc<()>,
+    /// When anything last came in, on all streams of the connection.
+    heard: Heard,
 }
 
 impl Stream {
     /// A stream that the peer opened.
     pub(super) fn inbound(inner: swarm::Stream, link: &Link) -> Self {
-        Self { inner, failed: None, _slot: None, _open: Arc::clone(&link.streams) }
+        let heard = link.heard.clone();
+        Self { inner, failed: None, _slot: None, _open: Arc::clone(&link.streams), heard }
     }
 
     /// The stream below, unless a read has failed.
@@ -286,15 +337,28 @@ impl fmt::Debug for Stream {
     }
 }
 
+/// The peer's answer in the negotiation comes with the first read, and may be a no.
+fn explain_read(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<NegotiationError>());
+    match cause {
+        Some(NegotiationError::Failed) => {
+            io::Error::new(io::ErrorKind::Unsupported, "the peer does not speak the protocol of the stream")
+        }
+        Some(NegotiationError::ProtocolError(_)) | None => error,
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let read = self.usable()?.poll_read(context, buffer);
-        if let Poll::Ready(Err(error)) = &read {
-            self.failed = Some(error.kind());
+        let read = self.usable()?.poll_read(context, buffer).map_err(explain_read);
+        match &read {
+            Poll::Ready(Ok(1..)) => self.heard.note(),
+            Poll::Ready(Err(error)) => self.failed = Some(error.kind()),
+            Poll::Ready(Ok(0)) | Poll::Pending => {}
         }
         read
     }

@@ -1,12 +1,10 @@
-//! Dialing a peer at several addresses at once, and saying for each why it failed.
+//! Dialing a peer at all its addresses, and saying for each why it failed.
 
-use std::{fmt, io, net::SocketAddr, time::Duration};
+use std::{fmt, io, time::Duration};
 
-use futures::{StreamExt, stream::FuturesUnordered};
-use ketch_channel::{ControllerError, SetupError};
+use ketch_channel::{ControllerError, SetupError, TransportKind};
 use libp2p::{
     Multiaddr, PeerId, TransportError,
-    multiaddr::Protocol,
     swarm::{self, ConnectionDenied},
 };
 use tokio::{
@@ -14,7 +12,37 @@ use tokio::{
     time::timeout,
 };
 
-use super::{connection::Connection, limits::DIAL_ADDRESSES, task::Command};
+use super::{
+    address::split_peer,
+    connection::Connection,
+    limits::{DIAL_ADDRESSES, FOUND_QUEUE},
+    meet::meet_at,
+    order::View,
+    race::{Won, race},
+    reach::split_relay,
+    resolve::resolve,
+    task::Command,
+};
+
+/// Where a peer may be reached, and how it should be.
+#[derive(Debug, Clone, Default)]
+pub struct DialRequest {
+    /// Where it is known or said to be.
+    pub addresses: Vec<Multiaddr>,
+    /// Whether it is also looked for wherever this node can, for instance on the LAN.
+    pub seek: bool,
+    /// The only transport that may be used.
+    pub only: Option<TransportKind>,
+    /// The transport that is known to carry more on this path. Another one is used where this one does not connect soon.
+    pub faster: Option<TransportKind>,
+}
+
+/// These addresses and no others.
+impl From<Vec<Multiaddr>> for DialRequest {
+    fn from(addresses: Vec<Multiaddr>) -> Self {
+        Self { addresses, ..Self::default() }
+    }
+}
 
 /// Why a peer could not be reached.
 #[derive(Debug, thiserror::Error)]
@@ -68,9 +96,20 @@ pub enum AttemptError {
     /// The address is our own.
     #[error("this is an address of this node itself")]
     Own,
+    /// The address leads nowhere from any other machine.
+    #[error("not tried: {0}")]
+    Senseless(&'static str),
     /// No transport of ours takes such an address.
     #[error("not an address of tcp or quic")]
     Unsupported,
+    /// The relay in the address could not be reached.
+    #[error("reaching the relay {relay}: {cause}")]
+    Relay {
+        /// Which relay.
+        relay: PeerId,
+        /// Why.
+        cause: Box<AttemptError>,
+    },
     /// The name in the address has no address.
     #[error("resolving the name: {0}")]
     Name(io::Error),
@@ -101,78 +140,84 @@ impl fmt::Display for Listed<'_> {
     }
 }
 
-/// Tries all addresses at once; the first connection wins and the others are closed as they come.
+/// Races the addresses of a peer; the connections that lost are closed as they come.
 pub(super) async fn dial(
     commands: &mpsc::Sender<Command>,
     peer: PeerId,
-    addresses: Vec<Multiaddr>,
+    request: DialRequest,
+    own: Vec<Multiaddr>,
+    elsewhere: impl Future<Output = Vec<Multiaddr>> + Send + 'static,
     limit: Duration,
 ) -> Result<Connection, DialError> {
-    if addresses.is_empty() {
-        return Err(DialError::NoAddress(peer));
-    }
+    let DialRequest { addresses, seek: seeks, only, faster } = request;
     if addresses.len() > DIAL_ADDRESSES {
         return Err(DialError::ManyAddresses { peer, count: addresses.len() });
     }
-    let attempt = |address: Multiaddr| async move {
-        let tried = timeout(limit, attempt(commands, peer, &address)).await;
-        let cause = match tried {
-            Ok(Ok(connection)) => return Ok(connection),
-            Ok(Err(cause)) => cause,
-            Err(_) => AttemptError::Silence(limit),
-        };
-        Err(Attempt { address, cause })
+    let (finder, found) = mpsc::channel(FOUND_QUEUE);
+    if seeks {
+        let finds = finder.clone();
+        tokio::spawn(async move {
+            // The dial may have come to its end.
+            let _ = finds.send(elsewhere.await).await;
+        });
+        // A node that has stopped tells so by each attempt.
+        let _ = commands.send(Command::Seek { peer, finder }).await;
+    }
+    let (known, foreign) = split_by_peer(addresses, peer);
+    let connect = async |address: Multiaddr| {
+        let tried = timeout(limit, attempt(commands, peer, address)).await;
+        tried.unwrap_or(Err(AttemptError::Silence(limit)))
     };
-    let mut running = addresses.into_iter().map(attempt).collect::<FuturesUnordered<_>>();
-    let mut attempts = Vec::new();
-    while let Some(finished) = running.next().await {
-        match finished {
-            Ok(connection) => return Ok(connection),
-            Err(failed) => attempts.push(failed),
+    let raced =
+        race(known, found, View { own, only, faster }, connect, |address| resolve(address, peer)).await;
+    match raced {
+        Ok(Won { connection, beaten }) => {
+            beaten.into_iter().for_each(close_aside);
+            Ok(connection)
+        }
+        Err(failed) if failed.is_empty() && foreign.is_empty() => Err(DialError::NoAddress(peer)),
+        Err(failed) => {
+            let attempts = foreign.into_iter().chain(failed).collect();
+            Err(DialError::Unreachable { peer, attempts })
         }
     }
-    Err(DialError::Unreachable { peer, attempts })
+}
+
+/// The addresses of this peer, without its PeerId at their ends, and those that name another peer there.
+fn split_by_peer(addresses: Vec<Multiaddr>, peer: PeerId) -> (Vec<Multiaddr>, Vec<Attempt>) {
+    let (mut known, mut foreign) = (Vec::new(), Vec::new());
+    for address in addresses {
+        match split_peer(address.clone()) {
+            Some((named, bare)) if named == peer => known.push(bare),
+            Some((named, _)) => foreign.push(Attempt { address, cause: AttemptError::OtherPeer(named) }),
+            None => known.push(address),
+        }
+    }
+    (known, foreign)
 }
 
 async fn attempt(
     commands: &mpsc::Sender<Command>,
     peer: PeerId,
-    address: &Multiaddr,
+    address: Multiaddr,
 ) -> Result<Connection, AttemptError> {
-    let address = resolve(&bare(address, peer)?).await?;
+    // Kept until the circuit is there.
+    let _relay = match split_relay(&address) {
+        Some((relay, at)) => {
+            let met = meet_at(commands, relay, &at).await;
+            Some(met.map_err(|cause| AttemptError::Relay { relay, cause: Box::new(cause) })?)
+        }
+        None => None,
+    };
     let (reply, dialed) = oneshot::channel();
     let command = Command::Dial { peer, address, reply };
     commands.send(command).await.map_err(|_| AttemptError::Stopped)?;
     dialed.await.map_err(|_| AttemptError::Stopped)?
 }
 
-/// The address without the PeerId at its end, which must be the one that is dialed.
-fn bare(address: &Multiaddr, peer: PeerId) -> Result<Multiaddr, AttemptError> {
-    let mut bare = address.clone();
-    match bare.pop() {
-        Some(Protocol::P2p(named)) if named == peer => Ok(bare),
-        Some(Protocol::P2p(named)) => Err(AttemptError::OtherPeer(named)),
-        Some(_) | None => Ok(address.clone()),
-    }
-}
-
-/// Replaces a name at the front of an address by the first IP address it stands for.
-async fn resolve(address: &Multiaddr) -> Result<Multiaddr, AttemptError> {
-    let mut parts = address.iter();
-    let (Some(first), Some(Protocol::Tcp(port) | Protocol::Udp(port))) = (parts.next(), parts.next()) else {
-        return Ok(address.clone());
-    };
-    let (Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name)) = &first else {
-        return Ok(address.clone());
-    };
-    let fits = |found: &SocketAddr| {
-        (found.is_ipv4() || !matches!(first, Protocol::Dns4(_)))
-            && (found.is_ipv6() || !matches!(first, Protocol::Dns6(_)))
-    };
-    let mut found = tokio::net::lookup_host((name.as_ref(), port)).await.map_err(AttemptError::Name)?;
-    let none = || AttemptError::Name(io::Error::other("it has no address of the family asked for"));
-    let ip = found.find(fits).ok_or_else(none)?.ip();
-    Ok(std::iter::once(Protocol::from(ip)).chain(address.iter().skip(1)).collect())
+/// Closes a connection that nobody waits for any more.
+fn close_aside(connection: Connection) {
+    tokio::spawn(async move { connection.close().await });
 }
 
 /// What the swarm says of one failed attempt, in our words.

@@ -2,7 +2,8 @@
 //!
 //! Two nodes that dial each other at the same time have two connections where they wanted one. Each finds out for
 //! itself which is too much, and both come to the same: those that the peer with the greater PeerId dialed. Several
-//! that one side dialed are no duplicates, since somebody asked for each of them.
+//! that one side dialed are no duplicates, since somebody asked for each of them. A circuit is too much as soon as
+//! there is a direct connection: it was there to bring that about.
 
 use libp2p::PeerId;
 
@@ -12,6 +13,8 @@ pub(super) struct Candidate<I> {
     pub(super) id: I,
     /// Whether this node dialed it.
     pub(super) dialed: bool,
+    /// Whether it goes through a relay.
+    pub(super) is_circuit: bool,
     /// Whether transfer streams are open on it.
     pub(super) carries_streams: bool,
 }
@@ -22,13 +25,20 @@ pub(super) fn duplicates<I: Copy>(
     peer: &PeerId,
     candidates: &[Candidate<I>],
 ) -> Vec<Candidate<I>> {
+    let (circuits, directs): (Vec<_>, Vec<_>) = candidates.iter().copied().partition(|one| one.is_circuit);
+    if directs.is_empty() {
+        return dialed_by_greater(own, peer, circuits);
+    }
+    circuits.into_iter().chain(dialed_by_greater(own, peer, directs)).collect()
+}
+
+/// Of connections that both sides dialed, those of the greater peer.
+fn dialed_by_greater<I>(own: &PeerId, peer: &PeerId, mut candidates: Vec<Candidate<I>>) -> Vec<Candidate<I>> {
     let was_dialed_by_both =
         [true, false].iter().all(|side| candidates.iter().any(|one| one.dialed == *side));
-    if !was_dialed_by_both {
-        return Vec::new();
-    }
     let keeps_own = own < peer;
-    candidates.iter().filter(|candidate| candidate.dialed != keeps_own).copied().collect()
+    candidates.retain(|candidate| was_dialed_by_both && candidate.dialed != keeps_own);
+    candidates
 }
 
 #[cfg(test)]
@@ -36,7 +46,11 @@ mod tests {
     use super::*;
 
     fn candidate(id: u8, dialed: bool) -> Candidate<u8> {
-        Candidate { id, dialed, carries_streams: false }
+        Candidate { id, dialed, is_circuit: false, carries_streams: false }
+    }
+
+    fn circuit(id: u8, dialed: bool) -> Candidate<u8> {
+        Candidate { is_circuit: true, ..candidate(id, dialed) }
     }
 
     fn ids(own: &PeerId, peer: &PeerId, candidates: &[Candidate<u8>]) -> Vec<u8> {
@@ -55,6 +69,16 @@ mod tests {
         };
         assert_eq!(ids(&lesser, &greater, &seen(true)), [2, 4]);
         assert_eq!(ids(&greater, &lesser, &seen(false)), [2, 4]);
+    }
+
+    #[test]
+    fn a_circuit_is_too_much_beside_a_direct_connection_whoever_dialed() {
+        let (own, peer) = (PeerId::random(), PeerId::random());
+        for (circuit_dialed, direct_dialed) in [(true, true), (true, false), (false, true), (false, false)] {
+            let seen = [circuit(1, circuit_dialed), candidate(2, direct_dialed)];
+            assert_eq!(ids(&own, &peer, &seen), [1]);
+        }
+        assert!(ids(&own, &peer, &[circuit(1, true)]).is_empty());
     }
 
     #[test]

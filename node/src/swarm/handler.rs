@@ -1,9 +1,9 @@
 //! The handler of one connection: opens the streams that handles ask for, and hands over those that the
 //! peer opens. It drops none: what the node has not taken yet waits here, bounded by the multiplexer's
-//! stream limit, and the negotiation has answered it already.
+//! stream limit, and the negotiation has answered it already. A protocol that nobody here takes streams of is not
+//! spoken.
 
 use std::{
-    collections::VecDeque,
     convert::Infallible,
     sync::Arc,
     task::{Context, Poll},
@@ -21,41 +21,32 @@ use libp2p::{
     },
 };
 use tokio::sync::mpsc;
-use tokio_util::sync::PollSender;
 
 use super::{
-    connection::{Connection, Link, LinkEnds, OpenRequest, Stream, StreamError, TRANSFER},
+    connection::{Link, LinkEnds, OpenRequest, Stream, StreamError},
+    inbound::{Inlets, Spoken, StreamKind, Waiting},
     limits::OPEN_TIMEOUT,
 };
 
-/// Handles the transfer protocol on one connection.
+/// Handles our own protocols on one connection.
 pub(super) struct Handler {
     link: Arc<Link>,
     requests: mpsc::Receiver<OpenRequest>,
-    arrived: VecDeque<Stream>,
-    inbound: PollSender<(Connection, Stream)>,
+    inlets: Inlets,
+    transfers: Waiting,
+    introductions: Waiting,
 }
 
 impl Handler {
-    pub(super) fn new(ends: LinkEnds, inbound: mpsc::Sender<(Connection, Stream)>) -> Self {
-        Self {
-            link: ends.link,
-            requests: ends.requests,
-            arrived: VecDeque::new(),
-            inbound: PollSender::new(inbound),
-        }
+    pub(super) fn new(ends: LinkEnds, inlets: Inlets) -> Self {
+        let [transfers, introductions] =
+            [StreamKind::Transfer, StreamKind::Introduction].map(|kind| inlets.waiting(kind));
+        Self { link: ends.link, requests: ends.requests, inlets, transfers, introductions }
     }
 
     fn hand_over(&mut self, context: &mut Context<'_>) {
-        while !self.arrived.is_empty() {
-            match self.inbound.poll_reserve(context) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return self.arrived.clear(),
-                Poll::Pending => return,
-            }
-            let Some(stream) = self.arrived.pop_front() else { return };
-            // The place is reserved; only a receiver that went away just now refuses it.
-            let _ = self.inbound.send_item((self.link.connection(), stream));
+        for waiting in [&mut self.transfers, &mut self.introductions] {
+            waiting.hand_over(context, || self.link.connection());
         }
     }
 }
@@ -63,17 +54,17 @@ impl Handler {
 impl ConnectionHandler for Handler {
     type FromBehaviour = Infallible;
     type ToBehaviour = Infallible;
-    type InboundProtocol = ReadyUpgrade<StreamProtocol>;
+    type InboundProtocol = Spoken;
     type OutboundProtocol = ReadyUpgrade<StreamProtocol>;
     type InboundOpenInfo = ();
     type OutboundOpenInfo = OpenRequest;
 
     fn listen_protocol(&self) -> SubstreamProtocol<Self::InboundProtocol> {
-        SubstreamProtocol::new(ReadyUpgrade::new(TRANSFER), ())
+        SubstreamProtocol::new(self.inlets.spoken(), ())
     }
 
     fn connection_keep_alive(&self) -> bool {
-        self.link.is_held() || !self.arrived.is_empty()
+        self.link.is_held() || !self.transfers.is_empty() || !self.introductions.is_empty()
     }
 
     fn poll(
@@ -83,7 +74,7 @@ impl ConnectionHandler for Handler {
         self.hand_over(context);
         match self.requests.poll_recv(context) {
             Poll::Ready(Some(request)) => {
-                let proposal = SubstreamProtocol::new(ReadyUpgrade::new(TRANSFER), request);
+                let proposal = SubstreamProtocol::new(ReadyUpgrade::new(request.kind.protocol()), request);
                 Poll::Ready(ConnectionHandlerEvent::OutboundSubstreamRequest {
                     protocol: proposal.with_timeout(OPEN_TIMEOUT),
                 })
@@ -101,15 +92,22 @@ impl ConnectionHandler for Handler {
         event: ConnectionEvent<Self::InboundProtocol, Self::OutboundProtocol, (), OpenRequest>,
     ) {
         match event {
-            ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound { protocol, .. }) => {
-                self.arrived.push_back(Stream::inbound(protocol, &self.link));
+            ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound {
+                protocol: (stream, kind),
+                ..
+            }) => {
+                let stream = Stream::inbound(stream, &self.link);
+                match kind {
+                    StreamKind::Transfer => self.transfers.push(stream),
+                    StreamKind::Introduction => self.introductions.push(stream),
+                }
             }
             ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound { protocol, info }) => {
                 // Whoever asked may have given up; the stream is then reset.
-                let _ = info.send(Ok(protocol));
+                let _ = info.reply.send(Ok(protocol));
             }
             ConnectionEvent::DialUpgradeError(DialUpgradeError { info, error }) => {
-                let _ = info.send(Err(refusal(error)));
+                let _ = info.reply.send(Err(refusal(info.kind, error)));
             }
             ConnectionEvent::ListenUpgradeError(ListenUpgradeError { error, .. }) => match error {},
             ConnectionEvent::AddressChange(_)
@@ -120,10 +118,10 @@ impl ConnectionHandler for Handler {
     }
 }
 
-fn refusal(error: StreamUpgradeError<Infallible>) -> StreamError {
+fn refusal(kind: StreamKind, error: StreamUpgradeError<Infallible>) -> StreamError {
     match error {
         StreamUpgradeError::Timeout => StreamError::Silence(OPEN_TIMEOUT.as_secs()),
-        StreamUpgradeError::NegotiationFailed => StreamError::NotSpoken,
+        StreamUpgradeError::NegotiationFailed => StreamError::NotSpoken(kind.protocol()),
         StreamUpgradeError::Io(error) => StreamError::Failed(error),
         StreamUpgradeError::Apply(never) => match never {},
     }

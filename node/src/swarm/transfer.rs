@@ -12,7 +12,6 @@ use ketch_channel::{Controller, DialedGauge, Gauge, Gauges, TransportKind};
 use libp2p::{
     Multiaddr, PeerId,
     core::{Endpoint, transport::PortUse},
-    multiaddr::Protocol,
     swarm::{
         ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
         THandlerOutEvent, ToSwarm,
@@ -21,15 +20,18 @@ use libp2p::{
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    connection::{CloseReason, Connection, Link, LinkRoute, LinkState, Stream},
+    address::without_peer,
+    connection::{CloseReason, Connection, Link, LinkRoute, LinkState},
     duplicates::Candidate,
     handler::Handler,
+    inbound::Inlets,
+    reach::{Circuit, CircuitLimit, split_relay},
     task::Command,
 };
 
 /// All links, by connection.
 pub(super) struct Transfer {
-    inbound: mpsc::Sender<(Connection, Stream)>,
+    inbound: Inlets,
     commands: mpsc::WeakSender<Command>,
     links: HashMap<ConnectionId, (Arc<Link>, watch::Sender<LinkState>)>,
     /// What every connection is asked for.
@@ -37,6 +39,8 @@ pub(super) struct Transfer {
     gauges: Gauges,
     /// The gauges of connections that are being dialed.
     dialing: HashMap<ConnectionId, DialedGauge>,
+    /// What relays allow on a circuit, as they said last.
+    limits: HashMap<PeerId, CircuitLimit>,
 }
 
 /// A connection whose address names no transport of ours.
@@ -46,12 +50,20 @@ struct UnknownTransport(Multiaddr);
 
 impl Transfer {
     pub(super) fn new(
-        inbound: mpsc::Sender<(Connection, Stream)>,
+        inbound: Inlets,
         commands: mpsc::WeakSender<Command>,
         asked: Option<Controller>,
         gauges: Gauges,
     ) -> Self {
-        Self { inbound, commands, links: HashMap::new(), asked, gauges, dialing: HashMap::new() }
+        Self {
+            inbound,
+            commands,
+            links: HashMap::new(),
+            asked,
+            gauges,
+            dialing: HashMap::new(),
+            limits: HashMap::new(),
+        }
     }
 
     /// Notes that a connection is being dialed, as soon as that was started.
@@ -66,18 +78,41 @@ impl Transfer {
         self.links.get(&id).map(|(link, _)| link.connection())
     }
 
+    /// Whether the peer of a connection sees what the router makes of a port that is listened on.
+    pub(super) fn shows_port(&self, id: ConnectionId) -> bool {
+        self.links.get(&id).is_some_and(|(link, _)| link.shows_port())
+    }
+
+    /// All direct connections with a peer.
+    pub(super) fn directs(&self, peer: &PeerId) -> Vec<Connection> {
+        let links = self.links.values().map(|(link, _)| link);
+        let direct = links.filter(|link| link.route.peer == *peer && link.route.relay.is_none());
+        direct.map(|link| link.connection()).collect()
+    }
+
+    /// Notes what a relay allows on a circuit.
+    pub(super) fn relay_allows(&mut self, relay: PeerId, limit: CircuitLimit) {
+        self.limits.insert(relay, limit);
+        for (link, state) in self.links.values().filter(|(link, _)| link.route.relay == Some(relay)) {
+            tracing::trace!(peer = %link.route.peer, %relay, %limit, "a circuit has this limit");
+            state.send_modify(|state| state.circuit_limit = limit);
+        }
+    }
+
     /// Every connection that has not ended.
     pub(super) fn connections(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.links.keys().copied()
     }
 
-    /// The connections with a peer.
+    /// The direct connections with a peer.
     pub(super) fn candidates(&self, peer: &PeerId) -> Vec<Candidate<ConnectionId>> {
-        let with_peer = self.links.values().map(|(link, _)| link).filter(|link| link.route.peer == *peer);
-        with_peer
+        let links = self.links.values().map(|(link, _)| link);
+        links
+            .filter(|link| link.route.peer == *peer && link.route.relay.is_none())
             .map(|link| Candidate {
                 id: link.id,
                 dialed: link.route.dialed,
+                is_circuit: link.route.relay.is_some(),
                 carries_streams: link.carries_streams(),
             })
             .collect()
@@ -93,7 +128,8 @@ impl Transfer {
     /// Tells every holder that the connection has ended.
     pub(super) fn ended(&mut self, id: ConnectionId, reason: CloseReason) {
         self.dialing.remove(&id);
-        if let Some((_, state)) = self.links.remove(&id) {
+        if let Some((link, state)) = self.links.remove(&id) {
+            let reason = through_relay(&link, &state, reason);
             state.send_modify(|state| state.ended = Some(reason));
         }
     }
@@ -102,22 +138,41 @@ impl Transfer {
         &mut self,
         id: ConnectionId,
         peer: PeerId,
-        dialed: bool,
+        origin: Origin,
         address: &Multiaddr,
         gauge: Option<Gauge>,
     ) -> Result<Handler, ConnectionDenied> {
         let transport = TransportKind::of(address)
             .ok_or_else(|| ConnectionDenied::new(UnknownTransport(address.clone())))?;
-        let address = without_peer(address);
-        let route = LinkRoute { peer, dialed, address, transport, asked: self.asked, gauge };
+        let relay = split_relay(address).map(|(relay, _)| relay);
+        let circuit_limit = relay.and_then(|relay| self.limits.get(&relay).copied()).unwrap_or_default();
+        let address = without_peer(address, peer);
+        let Origin { dialed, shows_port } = origin;
+        let asked = self.asked;
+        let route = LinkRoute { peer, dialed, shows_port, address, transport, relay, asked, gauge };
         let ends = Link::open(id, route, self.commands.clone());
+        ends.state.send_modify(|state| state.circuit_limit = circuit_limit);
         self.links.insert(id, (ends.link.clone(), ends.state.clone()));
         Ok(Handler::new(ends, self.inbound.clone()))
     }
 }
 
-fn without_peer(address: &Multiaddr) -> Multiaddr {
-    address.iter().filter(|part| !matches!(part, Protocol::P2p(_))).collect()
+/// How a connection came about.
+struct Origin {
+    dialed: bool,
+    /// Whether it was dialed from a port that is listened on.
+    shows_port: bool,
+}
+
+/// The end of a circuit is the relay's as likely as the peer's.
+fn through_relay(link: &Link, state: &watch::Sender<LinkState>, reason: CloseReason) -> CloseReason {
+    match (link.route.relay, reason) {
+        (Some(relay), CloseReason::Lost(why)) => {
+            let limit = state.borrow().circuit_limit;
+            CloseReason::Circuit { circuit: Box::new(Circuit { relay, limit }), why }
+        }
+        (_, reason) => reason,
+    }
 }
 
 impl NetworkBehaviour for Transfer {
@@ -132,7 +187,9 @@ impl NetworkBehaviour for Transfer {
         remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
         let gauge = self.gauges.take_accepted(local, remote);
-        self.add(id, peer, false, remote, gauge)
+        // Whoever comes over a circuit has no address but that of the relay.
+        let address = if split_relay(local).is_some() { local } else { remote };
+        self.add(id, peer, Origin { dialed: false, shows_port: false }, address, gauge)
     }
 
     fn handle_established_outbound_connection(
@@ -141,11 +198,12 @@ impl NetworkBehaviour for Transfer {
         peer: PeerId,
         remote: &Multiaddr,
         role: Endpoint,
-        _: PortUse,
+        port: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
         let gauge = self.dialing.remove(&id).and_then(|dialed| dialed.gauge());
         // Where both sides dial to get through, one of them plays the part of the listener.
-        self.add(id, peer, role.is_dialer(), remote, gauge)
+        let origin = Origin { dialed: role.is_dialer(), shows_port: port == PortUse::Reuse };
+        self.add(id, peer, origin, remote, gauge)
     }
 
     fn on_swarm_event(&mut self, _: FromSwarm<'_>) {}

@@ -7,7 +7,7 @@ use ketch_protocol::session::SessionError;
 use super::known_tree::OpenError;
 use crate::{
     state::show,
-    swarm::{DialError, StreamError, TransportKind},
+    swarm::{Circuit, DialError, NoDirect, StreamError, TransportKind},
     tree::{SourceError, TargetError, Unfinished},
     trust::offers::OffersError,
 };
@@ -18,6 +18,14 @@ pub enum ConnectError {
     /// It could not be reached.
     #[error(transparent)]
     Dial(#[from] DialError),
+    /// It is reached through a relay alone, which limits what it carries.
+    #[error("{why}; the relay {} would carry {}: --relay takes that way", .circuit.relay, .circuit.limit)]
+    OnlyRelayed {
+        /// Whose circuit, and what it allows.
+        circuit: Box<Circuit>,
+        /// Why there is no direct connection.
+        why: NoDirect,
+    },
     /// No control stream could be opened.
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -66,8 +74,8 @@ pub enum ReceiveError {
     /// The destination can't be listed.
     #[error(transparent)]
     List(#[from] SourceError),
-    /// The ticket has no address for the transport.
-    #[error("the ticket has no address {}", over(*transport))]
+    /// The ticket has no address for the transport, and nothing else has one either.
+    #[error("the ticket has no address {}, and none is known otherwise", over(*transport))]
     NoAddress {
         /// What was asked for.
         transport: Option<TransportKind>,
@@ -110,6 +118,30 @@ pub enum SyncError {
     /// The session did not come to its end.
     #[error(transparent)]
     Dialed(#[from] DialedError),
+}
+
+impl ReceiveError {
+    /// What became of the session, if that is why.
+    pub(super) fn dialed(&self) -> Option<&DialedError> {
+        match self {
+            Self::Dialed(error) => Some(error),
+            Self::Target(_) | Self::LookAtTarget(_) | Self::List(_) | Self::NoAddress { .. } => None,
+        }
+    }
+}
+
+impl SyncError {
+    /// What became of the session, if that is why.
+    pub(super) fn dialed(&self) -> Option<&DialedError> {
+        match self {
+            Self::Dialed(error) => Some(error),
+            Self::Source { .. }
+            | Self::OtherSource { .. }
+            | Self::Tree(_)
+            | Self::Target(_)
+            | Self::LookAtTarget(_) => None,
+        }
+    }
 }
 
 /// Why an offer ended without its uses being spent.

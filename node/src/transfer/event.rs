@@ -14,7 +14,7 @@ use ketch_protocol::{
 use tokio::sync::oneshot;
 
 use super::channel::{ChannelReport, effective};
-use crate::swarm::{Connection, Controller, Effective, Multiaddr, PeerId, TransportKind};
+use crate::swarm::{Circuit, Connection, Controller, Effective, Multiaddr, PeerId, TransportKind};
 
 /// Names shown to a person who is asked; the rest is counted.
 const NAMES_SHOWN: usize = 20;
@@ -49,12 +49,14 @@ pub enum Event {
         /// Which.
         path: EntryPath,
     },
-    /// A connection was lost, and a new one will be made.
+    /// A connection was lost, and a new one will be made; [`Event::Connected`] says that it stands.
     Retrying {
         /// What was lost.
         why: String,
         /// How long that will be waited with.
         wait: Duration,
+        /// How long it will be tried from now on; `None` for as long as it takes.
+        limit: Option<Duration>,
     },
     /// A session came to its end, but entries changed or vanished while they were read: another one follows.
     Again(Report),
@@ -165,21 +167,27 @@ pub struct Route {
     pub transport: TransportKind,
     /// Its address on this connection.
     pub address: Multiaddr,
+    /// The relay it goes through; `None` for a direct connection.
+    pub circuit: Option<Circuit>,
     /// The congestion controller that was asked for on this side.
     pub asked: Option<Controller>,
     /// What this side has; `None` where its transport does not tell.
     pub effective: Option<Effective>,
+    /// From the start of the dial until the connection stood.
+    pub dialed: Duration,
 }
 
 impl Route {
-    /// The route of a connection.
-    pub(super) fn of(connection: &Connection) -> Self {
+    /// The route of a connection that took so long to be dialed.
+    pub(super) fn of(connection: &Connection, dialed: Duration) -> Self {
         Self {
             peer: connection.peer(),
             transport: connection.transport(),
             address: connection.remote_address().clone(),
+            circuit: connection.circuit(),
             asked: connection.asked_controller(),
             effective: effective(connection),
+            dialed,
         }
     }
 }

@@ -17,7 +17,10 @@ use tokio::time::timeout;
 const FULL_BYTES: usize = 256 * 1024;
 
 /// How long the end of a session may wait for the other side to take the last words.
-pub(super) const LAST_WORDS: Duration = Duration::from_millis(800);
+const LAST_WORDS: Duration = Duration::from_millis(800);
+
+/// How long one may wait whose connection was lost: what follows it is more urgent.
+const NO_WORDS: Duration = Duration::from_millis(50);
 
 /// Reads and writes control messages. Writing never keeps anyone waiting, so two sides that speak at once
 /// can't block each other.
@@ -42,17 +45,36 @@ pub(super) enum Leave {
     AtOnce,
     /// The other side must still hear why.
     WhenHeard,
+    /// The other side can't be told.
+    Unheard,
+}
+
+impl Leave {
+    /// How a session that ended with this error leaves.
+    pub(super) fn of(error: &SessionError) -> Self {
+        match error {
+            SessionError::Lost { .. } => Self::Unheard,
+            SessionError::Refused(_) => Self::AtOnce,
+            SessionError::Stopped(_) | SessionError::Violation(_) | SessionError::Timeout { .. } => {
+                Self::WhenHeard
+            }
+        }
+    }
+
+    /// How long each step of it may take.
+    pub(super) fn limit(self) -> Duration {
+        match self {
+            Self::AtOnce | Self::WhenHeard => LAST_WORDS,
+            Self::Unheard => NO_WORDS,
+        }
+    }
 }
 
 /// Whether the other side must still hear of an ending.
 pub(super) fn leave(ending: &Ending) -> Leave {
     match ending {
-        Ending::Complete(_) | Ending::Failed(SessionError::Refused(_) | SessionError::Lost { .. }) => {
-            Leave::AtOnce
-        }
-        Ending::Failed(
-            SessionError::Stopped(_) | SessionError::Violation(_) | SessionError::Timeout { .. },
-        ) => Leave::WhenHeard,
+        Ending::Complete(_) => Leave::AtOnce,
+        Ending::Failed(error) => Leave::of(error),
     }
 }
 
@@ -98,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             io::Result::Ok(())
         };
         // The session has ended either way.
-        let _ = timeout(LAST_WORDS, last_words).await;
+        let _ = timeout(leave.limit(), last_words).await;
     }
 }
 

@@ -4,7 +4,8 @@
 //! names the session ([`Links::grow`]); the other side takes them as long as there are fewer than agreed
 //! ([`Links::take`]). That stream stays open as long as the connection belongs to the session, and a connection belongs
 //! to it once at the most: its data streams live until it ends. One that is lost takes nothing with it but what it was
-//! carrying.
+//! carrying, and the side that made it makes another. The first is watched by the side that dialed it: where it is
+//! silent and the peer can be reached all the same, the session is over and another one follows.
 
 use std::{io, time::Duration};
 
@@ -14,20 +15,34 @@ use ketch_protocol::{
     limits::HELLO_TIMEOUT_S,
     message::{Connections, SessionId},
 };
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
-use super::{channel::set_controller, event::ConnectionCounts, line::LAST_WORDS, wish::ConnectionWish};
-use crate::swarm::{Connection, Controller, Node, Stream};
+use super::{channel::set_controller, dialer::Dialer, event::ConnectionCounts, wish::ConnectionWish};
+use crate::swarm::{Connection, Controller, Stream};
 
 /// How long making one connection may take beside what dialing has for itself.
 const JOIN_LIMIT: Duration = Duration::from_secs(HELLO_TIMEOUT_S);
 
+/// The pause before a lost connection is made again; each one after a try that failed is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Tries to make one again, over a minute in all: the other side may notice only after half of that that the lost one
+/// is gone, and has no place for another until then.
+const TRIES: u32 = 6;
+
+/// Lost connections of one session that are made again. A path on which more are lost carries better without.
+const REPLACED: usize = 64;
+
 /// What this side does to have more connections.
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "a session has one")]
 pub(super) enum LinkRole {
     /// It dialed, and makes them.
-    Makes(Node, ConnectionWish),
+    Makes(Box<Dialer>, ConnectionWish),
     /// It was dialed, and takes so many in all.
     Takes(Connections),
 }
@@ -56,6 +71,8 @@ pub(super) enum LinkChange {
     Made(Connection),
     /// One less does.
     Gone,
+    /// The first is dead, and so is the session; how that was found.
+    Dead(String),
 }
 
 enum Happened {
@@ -67,6 +84,10 @@ enum Happened {
     Lost(Connection),
     /// The other side has ended the session.
     Left(Connection),
+    /// The first one is dead.
+    Dead(String),
+    /// The session has ended.
+    Over,
 }
 
 impl Links {
@@ -98,6 +119,19 @@ impl Links {
             LinkRole::Takes(_) => asked.count(),
         };
         self.agreed = Some((session, asked.min(granted)));
+        self.watch_first();
+    }
+
+    /// Watches over the first connection, on the side that can make another.
+    fn watch_first(&mut self) {
+        let LinkRole::Makes(dialer, _) = &self.role else { return };
+        let (dialer, first, leave) = (dialer.clone(), self.first.clone(), self.leave.clone());
+        self.work.spawn(async move {
+            tokio::select! {
+                how = dialer.outlive(&first) => Happened::Dead(how),
+                () = leave.cancelled() => Happened::Over,
+            }
+        });
     }
 
     /// How many connections the session may have.
@@ -167,9 +201,14 @@ impl Links {
             }
             Happened::Lost(connection) => {
                 self.counts.lost += 1;
+                if self.counts.lost <= REPLACED {
+                    self.spawn_join(TRIES);
+                }
                 self.forget(&connection)
             }
             Happened::Left(connection) => self.forget(&connection),
+            Happened::Dead(how) => Some(LinkChange::Dead(how)),
+            Happened::Over => None,
         }
     }
 
@@ -179,17 +218,28 @@ impl Links {
     }
 
     fn make(&mut self, wanted: Connections) {
-        let (LinkRole::Makes(node, _), Some((session, agreed))) = (&self.role, self.agreed) else { return };
         self.counts.asked = wanted.count();
-        for _ in 1..wanted.min(agreed).count() {
-            let (node, first, leave) = (node.clone(), self.first.clone(), self.leave.clone());
-            self.work.spawn(async move {
-                tokio::select! {
-                    joined = join(&node, &first, session) => joined.unwrap_or_else(Happened::NotMade),
-                    () = leave.cancelled() => Happened::NotMade("the session has ended".into()),
-                }
-            });
+        for _ in 1..wanted.min(self.agreed()).count() {
+            self.spawn_join(0);
         }
+    }
+
+    /// Makes one more, on the side that does: at once, or in place of one that was lost in so many tries.
+    fn spawn_join(&mut self, tries: u32) {
+        let (LinkRole::Makes(dialer, _), Some((session, _))) = (&self.role, self.agreed) else { return };
+        let (dialer, first, leave) = (dialer.clone(), self.first.clone(), self.leave.clone());
+        self.work.spawn(async move {
+            let joined = async {
+                match tries {
+                    0 => join(&dialer, &first, session).await,
+                    tries => join_again(&dialer, &first, session, tries).await,
+                }
+            };
+            tokio::select! {
+                joined = joined => joined.unwrap_or_else(Happened::NotMade),
+                () = leave.cancelled() => Happened::Over,
+            }
+        });
     }
 
     fn connections(&self) -> impl Iterator<Item = &Connection> {
@@ -201,8 +251,8 @@ impl Links {
         self.counts
     }
 
-    /// Lets go of all but the first, within a bounded time; the side that made them closes them.
-    pub(super) async fn leave(&mut self) {
+    /// Lets go of all but the first, within a time; the side that made them closes them.
+    pub(super) async fn leave(&mut self, limit: Duration) {
         self.leave.cancel();
         let (makes, joined) = (matches!(self.role, LinkRole::Makes(..)), std::mem::take(&mut self.joined));
         let farewell = async {
@@ -212,14 +262,13 @@ impl Links {
             }
         };
         // The session has ended either way.
-        let _ = timeout(LAST_WORDS, farewell).await;
+        let _ = timeout(limit, farewell).await;
     }
 }
 
 /// Makes one more connection, over the address of the first.
-async fn join(node: &Node, first: &Connection, session: SessionId) -> Result<Happened, String> {
-    let dialed = node.dial(first.peer(), vec![first.remote_address().clone()]).await;
-    let connection = dialed.map_err(|error| error.to_string())?;
+async fn join(dialer: &Dialer, first: &Connection, session: SessionId) -> Result<Happened, String> {
+    let connection = dialer.join(first).await.map_err(|error| error.to_string())?;
     let asked = timeout(JOIN_LIMIT, ask_to_join(&connection, session)).await;
     match asked.unwrap_or_else(|_| Err(format!("no answer within {HELLO_TIMEOUT_S} s"))) {
         Ok(stream) => Ok(Happened::Joined(connection, stream)),
@@ -228,6 +277,24 @@ async fn join(node: &Node, first: &Connection, session: SessionId) -> Result<Hap
             Err(why)
         }
     }
+}
+
+/// Makes one in place of one that was lost.
+async fn join_again(
+    dialer: &Dialer,
+    first: &Connection,
+    session: SessionId,
+    tries: u32,
+) -> Result<Happened, String> {
+    let mut why = String::new();
+    for number in 0..tries {
+        sleep(FIRST_PAUSE * 2_u32.pow(number)).await;
+        match join(dialer, first, session).await {
+            Ok(joined) => return Ok(joined),
+            Err(error) => why = error,
+        }
+    }
+    Err(why)
 }
 
 async fn ask_to_join(connection: &Connection, session: SessionId) -> Result<Stream, String> {

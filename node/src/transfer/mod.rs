@@ -6,6 +6,7 @@
 //! data stream has two halves: an async one that moves blocks (`data_in`, `data_out`), and a blocking one
 //! (`reading`, `storing`) that turns files into blocks or blocks into files, many small files at a time.
 
+mod agreement;
 mod arrivals;
 mod beside;
 mod channel;
@@ -16,6 +17,7 @@ mod data_in;
 mod data_out;
 mod described;
 mod describing;
+mod dialer;
 mod error;
 mod event;
 mod known_tree;

@@ -25,19 +25,20 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    agreement::{Agreement, Shown},
     arrivals::{SESSION_STREAMS, SessionStream, SessionStreams},
     channel::ChannelReport,
     checkpoints::Checkpoints,
+    connect::loss,
     data_in::DataIn,
     event::{Change, Consultation, Event, Progress, Report, Unsettled},
     known_tree::KnownTree,
     line::{Line, leave},
-    links::{LinkRole, Links},
+    links::{LinkChange, LinkRole, Links},
     pace::Pace,
     planning::Order,
     pulse::Pulse,
     store::EndCause,
-    targets::Heard,
 };
 use crate::swarm::{Connection, Stream};
 
@@ -78,7 +79,6 @@ pub(super) struct Receiving {
     own_root: Option<RangeHash>,
     /// How many entries wait for others to be settled.
     waiting: usize,
-    heard: Heard,
     checkpoints: Checkpoints,
     /// Writes what was stored to its disk beside the loop.
     checkpoint: Option<JoinHandle<()>>,
@@ -90,6 +90,7 @@ pub(super) struct Receiving {
     changes: Vec<(Change, EntryPath)>,
     pace: Pace,
     links: Links,
+    agreement: Agreement,
     /// How much content the sender counted before, if it did.
     estimated_bytes: u64,
     /// What session, and how many connections, this side asked for, if it did.
@@ -176,7 +177,6 @@ impl Receiving {
             estimated_bytes: 0,
             own_root: None,
             waiting: 0,
-            heard: Heard::default(),
             checkpoints: Checkpoints::new(began),
             checkpoint: None,
             unsettled: Unsettled::default(),
@@ -184,6 +184,7 @@ impl Receiving {
             changes: Vec::new(),
             pace: Pace::default(),
             links,
+            agreement: Agreement::default(),
             asked: None,
             channel,
         }
@@ -209,9 +210,9 @@ impl Receiving {
         Self { pace, ..self }
     }
 
-    /// Counts what is heard from the sender.
-    pub(super) fn counting(self, heard: Heard) -> Self {
-        Self { heard, ..self }
+    /// Asks a person no more about what was agreed to before.
+    pub(super) fn agreed_to(self, agreement: Agreement) -> Self {
+        Self { agreement, ..self }
     }
 
     pub(super) async fn run(
@@ -233,21 +234,22 @@ impl Receiving {
             }
             let wake = tokio::select! {
                 message = line.next() => Wake::Input(match message {
-                    Ok(message) => {
-                        self.heard.note();
-                        Input::Message(message)
-                    }
-                    Err(NoMessage::Lost(detail)) => Input::Lost(detail),
+                    Ok(message) => Input::Message(message),
+                    Err(NoMessage::Lost(detail)) => Input::Lost(loss(&self.connection, detail)),
                     Err(NoMessage::Violation(violation)) => Input::Violation(violation),
                 }),
                 Some(work) = reports.recv() => Wake::Work(work),
                 stream = data.next(), if streams.len() < SESSION_STREAMS => Wake::Stream(stream),
                 Some(_) = streams.join_next() => Wake::Nothing,
-                // The sender sees for itself where it can send.
-                _change = self.links.next() => Wake::Nothing,
+                change = self.links.next() => match change {
+                    // The sender sees for itself where it can send.
+                    LinkChange::Made(_) | LinkChange::Gone => Wake::Nothing,
+                    LinkChange::Dead(detail) => Wake::Input(Input::Lost(detail)),
+                },
                 answer = answered(&mut self.answer) => {
                     self.started = Instant::now();
                     if answer == Answer::Yes {
+                        self.agreement.note();
                         self.tell(Event::Agreed).await;
                     }
                     Wake::Input(Input::Consent(answer))
@@ -271,7 +273,8 @@ impl Receiving {
             let _ = checkpoint.await;
         }
         self.orders = None;
-        tokio::join!(line.leave(leave(&ending)), self.links.leave());
+        let leave = leave(&ending);
+        tokio::join!(line.leave(leave), self.links.leave(leave.limit()));
         self.conclude(ending).await
     }
 
@@ -411,6 +414,11 @@ impl Receiving {
         self.answer = Some(answer);
         let names = Consultation::names_of(self.receiver.open_entries().map(|entry| &entry.path));
         let (listed, _) = self.receiver.listed();
+        if self.agreement.covers(&Shown { listed, complete, names: names.clone() }) {
+            // It waits for the answer.
+            let _ = reply.send(Answer::Yes);
+            return;
+        }
         self.tell(Event::Consult(Consultation { listed, complete, names, reply })).await;
     }
 
@@ -425,7 +433,7 @@ impl Receiving {
             // A consumer that is behind misses a picture, not a fact.
             let _ = self.events.try_send(Event::Progress(self.progress));
         }
-        pulse.lost().map_or(Input::Tick, Input::Lost)
+        pulse.lost().map_or(Input::Tick, |detail| Input::Lost(loss(&self.connection, detail)))
     }
 
     async fn tell(&self, event: Event) {

@@ -24,6 +24,7 @@ use super::{
     Layout,
     arrivals::{Router, SessionStream, SessionStreams},
     channel::ChannelReport,
+    connect::loss,
     crew::Crew,
     data_out::{DataEnd, DataOut, Moved, bundle_streams, bundle_streams_of_joined},
     event::{Change, Event, Progress, Report, Unsettled},
@@ -248,7 +249,7 @@ impl Sending {
                         }
                         Input::Message(message)
                     }
-                    Err(NoMessage::Lost(detail)) => Input::Lost(detail),
+                    Err(NoMessage::Lost(detail)) => Input::Lost(loss(&self.connection, detail)),
                     Err(NoMessage::Violation(violation)) => Input::Violation(violation),
                 },
                 listed = next_listed(&mut self.listing), if may_list => self.hear_listed(listed),
@@ -278,6 +279,7 @@ impl Sending {
                     match change {
                         LinkChange::Made(connection) => self.start_streams(&connection, true),
                         LinkChange::Gone => {}
+                        LinkChange::Dead(detail) => self.feed(Input::Lost(detail)),
                     }
                     continue;
                 }
@@ -292,7 +294,8 @@ impl Sending {
         self.channel.measure(&self.connection);
         self.queue.close();
         self.streams.abort_all();
-        tokio::join!(line.leave(leave(&ending)), self.links.leave());
+        let leave = leave(&ending);
+        tokio::join!(line.leave(leave), self.links.leave(leave.limit()));
         self.conclude(ending).await
     }
 
@@ -483,7 +486,7 @@ impl Sending {
             // A consumer that is behind misses a picture, not a fact.
             let _ = self.events.try_send(Event::Progress(progress));
         }
-        pulse.lost().map_or(Input::Tick, Input::Lost)
+        pulse.lost().map_or(Input::Tick, |detail| Input::Lost(loss(&self.connection, detail)))
     }
 
     async fn tell(&self, event: Event) {

@@ -31,7 +31,7 @@ use super::{
     receiving::Receiving,
     sending::{self, Admission, Denial, Sending},
     sides::{OpenTarget, Opening, open_shared_source, open_shared_target},
-    targets::{Busy, Heard, HeldTarget, Targets},
+    targets::{Busy, HeldTarget, Targets},
 };
 use crate::{
     index::Indexes,
@@ -190,9 +190,9 @@ impl Session {
         let data = self.router.register(peer, *session).ok_or_else(|| {
             Denial::Told(Stop::new(Reason::Violation, "it names a session that runs already"))
         })?;
-        let heard = Heard::default();
+        let heard = self.connection.heard();
         let path = admitted.full_path();
-        let held = self.targets.take(&path, peer, heard.clone(), self.stop.clone()).await;
+        let held = self.targets.take(&path, peer, heard, self.stop.clone()).await;
         let held = held.map_err(|Busy| Denial::Told(Stop::new(Reason::Busy, place)))?;
         let (selection, policy) = (selection.clone(), policy.clone());
         let (trash, exclude) = (admitted.share.trash.clone(), admitted.share.exclude.clone());
@@ -202,7 +202,7 @@ impl Session {
         let opening = Opening { peer, place, session, selection, policy, trash, direction, exclude, indexes };
         let target = blocking(move || open_shared_target(&admitted, &opening)).await;
         let target = target.map_err(Denial::Told)?;
-        Ok(Opened { target, data, heard, _held: held })
+        Ok(Opened { target, data, _held: held })
     }
 
     async fn store(
@@ -212,11 +212,11 @@ impl Session {
         opened: Opened,
     ) -> Result<Report, SessionError> {
         self.log.began(propose.place.clone(), Direction::Push, propose.policy.preview).await;
-        let Opened { target: OpenTarget { doing, view, free_bytes, own }, data, heard, _held } = opened;
+        let Opened { target: OpenTarget { doing, view, free_bytes, own }, data, _held } = opened;
         let (connection, events) = (self.connection.clone(), self.log.events.clone());
         let policy = propose.policy.clone();
         let receiving = Receiving::answer(connection, propose, view, doing, free_bytes, events);
-        let stored = receiving.comparing(own, &policy).counting(heard).run(line, data, &self.stop).await;
+        let stored = receiving.comparing(own, &policy).run(line, data, &self.stop).await;
         stored.map_err(|cut| cut.error)
     }
 
@@ -254,7 +254,6 @@ impl Session {
 struct Opened {
     target: OpenTarget,
     data: SessionStreams,
-    heard: Heard,
     _held: HeldTarget,
 }
 

@@ -7,18 +7,16 @@ use ketch_protocol::{
     message::{Ask, Claim, Connections, Consent, Place, Policy, Propose, Selection, SessionId, TargetView},
     path::EntryPath,
 };
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep},
-};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ConnectError, DialedError, SyncError,
+    DialedError, SyncError,
     arrivals::{Arrivals, Router},
     blocking,
-    connect::open_control,
-    event::{Direction, Event, Report, Route},
+    connect::{close, connect},
+    dialer::Dialer,
+    event::{Direction, Event, Report},
     known_tree::KnownTree,
     line::Line,
     links::{LinkRole, Links},
@@ -32,7 +30,7 @@ use super::{
 };
 use crate::{
     index::Indexes,
-    swarm::{Connection, Inbound, Multiaddr, Node, PeerId, Stream},
+    swarm::{Connection, DialRequest, Inbound, Node, PeerId, Stream},
     tree::Unfinished,
 };
 
@@ -41,8 +39,10 @@ use crate::{
 pub struct SyncRequest {
     /// Who serves the other tree.
     pub peer: PeerId,
-    /// Where that peer is.
-    pub addresses: Vec<Multiaddr>,
+    /// Where that peer is, and how it is reached.
+    pub reach: DialRequest,
+    /// Whether content may cross a relay that limits what it carries, where no direct connection comes about.
+    pub over_relay: bool,
     /// The other tree.
     pub place: Place,
     /// Which of the two is the source.
@@ -80,7 +80,9 @@ pub async fn sync(
     let mut retry = Retry::new(request.retry_for);
     let mut is_first = true;
     let pace = Pace::new(request.bytes_per_s);
-    let mut syncing = Syncing { pace, node, inbound, request, events, stop, missed: Vec::new() };
+    let dialer = Dialer::new(node.clone(), request.peer, request.reach.clone(), request.over_relay);
+    let (patience, missed) = (None, Vec::new());
+    let mut syncing = Syncing { pace, dialer, patience, inbound, request, events, stop, missed };
     loop {
         let error = match syncing.attempt().await {
             Ok(report) if report.unsettled.entries > 0 && is_first && !stop.is_cancelled() => {
@@ -92,19 +94,18 @@ pub async fn sync(
             Ok(report) => return Ok(report),
             Err(error) => error,
         };
-        let Some(wait) = retry.wait(&error, Instant::now()) else { return Err(error) };
-        // Nobody listens to events any more: the sync goes on without them.
-        let _ = events.send(Event::Retrying { why: error.to_string(), wait }).await;
-        tokio::select! {
-            () = sleep(wait) => {}
-            () = stop.cancelled() => return Err(DialedError::Interrupted.into()),
+        syncing.patience = retry.pause(error.dialed(), events, stop).await?;
+        if syncing.patience.is_none() {
+            return Err(error);
         }
     }
 }
 
 struct Syncing<'a> {
     pace: Pace,
-    node: &'a Node,
+    dialer: Dialer,
+    /// How long the peer may be dialed, after a loss.
+    patience: Option<Duration>,
     inbound: &'a mut Inbound,
     request: SyncRequest,
     events: &'a mpsc::Sender<Event>,
@@ -143,7 +144,7 @@ impl Syncing<'_> {
             result = receiving.run(Line::new(stream), data, self.stop) => result,
             never = arrivals.move_data() => match never {},
         };
-        connection.close().await;
+        close(&connection, result.as_ref().err().map(|cut| &cut.error)).await;
         result.map_err(|CutShort { error, unfinished }| DialedError::Session { error, unfinished }.into())
     }
 
@@ -163,7 +164,7 @@ impl Syncing<'_> {
         let sending = Sending::propose(links, connection.clone(), propose, source, self.events.clone());
         let sending = sending.itemizing(self.request.itemize).paced(self.pace.clone());
         let result = sending.run(Line::new(stream), self.stop).await;
-        connection.close().await;
+        close(&connection, result.as_ref().err()).await;
         result.map_err(|error| DialedError::Session { error, unfinished: Unfinished::default() }.into())
     }
 
@@ -189,7 +190,7 @@ impl Syncing<'_> {
             true => ConnectionWish::Exactly(Connections::ONE),
             false => self.request.connections,
         };
-        Links::new(connection.clone(), LinkRole::Makes(self.node.clone(), wish))
+        Links::new(connection.clone(), LinkRole::Makes(Box::new(self.dialer.clone()), wish))
     }
 
     async fn open_target(&self, session: SessionId) -> Result<OpenTarget, SyncError> {
@@ -207,13 +208,6 @@ impl Syncing<'_> {
     }
 
     async fn connect(&self) -> Result<(Connection, Stream), DialedError> {
-        let SyncRequest { peer, addresses, .. } = &self.request;
-        let connection = tokio::select! {
-            dialed = self.node.dial(*peer, addresses.clone()) => dialed.map_err(ConnectError::from)?,
-            () = self.stop.cancelled() => return Err(DialedError::Interrupted),
-        };
-        let _ = self.events.send(Event::Connected(Route::of(&connection))).await;
-        let stream = open_control(&connection).await?;
-        Ok((connection, stream))
+        connect(&self.dialer, self.patience, self.events, self.stop).await
     }
 }

@@ -2,26 +2,23 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use ketch_protocol::limits::KEEP_ALIVE_S;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::lock;
-use crate::swarm::PeerId;
+use crate::swarm::{Heard, PeerId};
 
-/// How long a session that says nothing counts as alive: one that is says something every [`KEEP_ALIVE_S`]
+/// How long a session whose peer is not heard counts as alive: one that is says something every [`KEEP_ALIVE_S`]
 /// seconds. It must leave time to answer within the other side's patience for a hello.
-const SILENCE: Duration = Duration::from_millis(KEEP_ALIVE_S * 1000 + 1000);
+const SILENCE: Duration = Duration::from_secs(3 * KEEP_ALIVE_S);
 
-/// How often it is looked whether it said something.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long such a silence is waited for: what a peer sent before it fell silent may still come in for a while.
+const DOUBT: Duration = Duration::from_secs(5 * KEEP_ALIVE_S);
 
 /// How long a session that was stopped may take to let go.
 const LETTING_GO: Duration = Duration::from_secs(1);
@@ -37,21 +34,6 @@ struct Holder {
     heard: Heard,
     stop: CancellationToken,
     let_go: CancellationToken,
-}
-
-/// How much a session has heard from its peer. Clones count together.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Heard(Arc<AtomicU64>);
-
-impl Heard {
-    /// Counts a message.
-    pub(super) fn note(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// A directory that one session may write into, until this is dropped.
@@ -113,23 +95,21 @@ impl Drop for HeldTarget {
     }
 }
 
-/// Whether a session says nothing for too long. One that lets go meanwhile is as good as dead.
+/// Whether nothing was heard for too long from the peer of a session. One that lets go meanwhile is as good as dead.
 async fn is_dead(holder: &Holder) -> bool {
-    let before = holder.heard.count();
-    let speaks = async {
-        while holder.heard.count() == before {
-            sleep(LOOK).await;
+    let is_over = async {
+        tokio::select! {
+            () = holder.let_go.cancelled() => {}
+            () = holder.heard.silent_for(SILENCE) => {}
         }
     };
-    tokio::select! {
-        () = speaks => false,
-        () = holder.let_go.cancelled() => true,
-        () = sleep(SILENCE) => true,
-    }
+    timeout(DOUBT, is_over).await.is_ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
 
     /// A session that ends when it is stopped.
@@ -176,8 +156,10 @@ mod tests {
         let (targets, peer, heard) = (Targets::default(), PeerId::random(), Heard::default());
         let _held = hold(&targets, "/a", peer, heard.clone()).await.unwrap();
         let speaking = async {
-            sleep(Duration::from_secs(KEEP_ALIVE_S)).await;
-            heard.note();
+            for _ in 0..DOUBT.as_secs() {
+                sleep(Duration::from_secs(KEEP_ALIVE_S)).await;
+                heard.note();
+            }
         };
         let (refused, ()) = tokio::join!(hold(&targets, "/a", peer, Heard::default()), speaking);
         assert_eq!(refused.unwrap_err(), Busy);

@@ -56,6 +56,8 @@ impl ConnectionWish {
     fn over(self, first: &Connection, round_trip: Option<Duration>) -> Connections {
         match self {
             Self::Exactly(count) => count,
+            // The circuits of one relay share its connections and its limits.
+            Self::Auto if first.circuit().is_some() => Connections::ONE,
             Self::Auto => automatic(first.transport(), is_loopback(first.remote_address()), round_trip),
         }
     }

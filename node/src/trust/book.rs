@@ -7,9 +7,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{File, OpenOptions},
-    io::{self, Read as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    fs::File,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -86,6 +85,14 @@ pub enum BookError {
     /// No such name.
     #[error("the address book has no peer \"{0}\"")]
     Unknown(PeerName),
+    /// An address that a name does not have.
+    #[error("the address book has no address {address} of \"{name}\"")]
+    UnknownAddress {
+        /// Whose it should be.
+        name: PeerName,
+        /// Which.
+        address: Multiaddr,
+    },
     /// An address that names another peer at its end.
     #[error("{address} is an address of another peer than {peer}")]
     OtherPeer {
@@ -119,12 +126,14 @@ impl Book {
         change: impl FnOnce(&mut Self) -> Result<T, BookError>,
     ) -> Result<T, BookError> {
         let (path, lock) = (state.path().join(BOOK_FILE), state.path().join(LOCK_FILE));
-        let _held = hold(&lock).map_err(failed("lock", &lock))?;
+        let _held = state.lock(LOCK_FILE).map_err(failed("lock", &lock))?;
         let before = read(&path)?;
         let mut book = before.clone();
         let done = change(&mut book)?;
         if book != before {
-            write(&book, state.path(), &path).map_err(failed("write", &path))?;
+            let written =
+                encode(&book).map_err(io::Error::from).and_then(|json| state.replace(BOOK_FILE, &json));
+            written.map_err(failed("write", &path))?;
         }
         Ok(done)
     }
@@ -151,6 +160,18 @@ impl Book {
     /// Forgets a name; what was known of it.
     pub fn remove(&mut self, name: &PeerName) -> Result<Known, BookError> {
         self.peers.remove(name).ok_or_else(|| BookError::Unknown(name.clone()))
+    }
+
+    /// Forgets addresses of a name; each must be one that it has.
+    pub fn remove_addresses(&mut self, name: &PeerName, addresses: &[Multiaddr]) -> Result<(), BookError> {
+        let known = self.peers.get_mut(name).ok_or_else(|| BookError::Unknown(name.clone()))?;
+        for address in addresses {
+            let bare = bare(address.clone(), known.peer)?;
+            let index = known.addresses.iter().position(|known| *known == bare);
+            let unknown = || BookError::UnknownAddress { name: name.clone(), address: bare.clone() };
+            known.addresses.remove(index.ok_or_else(unknown)?);
+        }
+        Ok(())
     }
 
     /// What is known of a name.
@@ -247,7 +268,7 @@ fn parse(json: &[u8]) -> Result<Book, String> {
     Ok(book)
 }
 
-fn write(book: &Book, folder: &Path, path: &Path) -> io::Result<()> {
+fn encode(book: &Book) -> serde_json::Result<Vec<u8>> {
     let stored = book.peers.iter().map(|(name, known)| StoredPeer {
         name: name.to_string(),
         peer_id: known.peer.to_string(),
@@ -255,19 +276,7 @@ fn write(book: &Book, folder: &Path, path: &Path) -> io::Result<()> {
     });
     let mut json = serde_json::to_vec_pretty(&stored.collect::<Vec<_>>())?;
     json.push(b'\n');
-    // Made with mode 0600, whatever the umask.
-    let mut file = tempfile::NamedTempFile::with_prefix_in(".peers-", folder)?;
-    file.write_all(&json)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    File::open(folder)?.sync_all()
-}
-
-/// Waits until nobody else changes the book; another change takes milliseconds.
-fn hold(lock: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(lock)?;
-    file.lock()?;
-    Ok(file)
+    Ok(json)
 }
 
 fn failed<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> BookError + 'a {

@@ -18,6 +18,9 @@ impl Lifetime {
     /// enough that a ticket found later in a chat log opens nothing.
     pub const DEFAULT: Self = Self::Seconds(24 * 60 * 60);
 
+    /// An hour, of what two people do together: codes, and the tickets of `pair`.
+    pub const OF_INVITATION: Self = Self::Seconds(60 * 60);
+
     /// The Unix second at which something made at `now_s` expires; `None` if it never does.
     pub fn expires_s(self, now_s: u64) -> Option<u64> {
         match self {

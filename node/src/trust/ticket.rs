@@ -9,6 +9,7 @@ use std::{fmt, str::FromStr};
 use data_encoding::BASE32_NOPAD;
 use ketch_protocol::path::escape;
 
+use super::secret;
 use crate::swarm::{Multiaddr, PeerId};
 use ketch_protocol::message::{SECRET_BYTES, Secret};
 
@@ -73,6 +74,15 @@ impl Ticket {
             }
         }
         Self { peer, addresses: kept, secret, expires_s }
+    }
+
+    /// A ticket for this peer with a new secret from the system's randomness, which may fail.
+    pub fn draw(
+        peer: PeerId,
+        addresses: impl IntoIterator<Item = Multiaddr>,
+        expires_s: Option<u64>,
+    ) -> Result<Self, getrandom::Error> {
+        Ok(Self::new(peer, addresses, secret::random()?, expires_s))
     }
 
     /// The sender that the ticket pins.

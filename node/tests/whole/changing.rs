@@ -34,12 +34,16 @@ async fn receive_after(place: &Place, ticket: &str, change: impl FnOnce()) -> Re
     let (node, mut inbound): (Node, Inbound) =
         Node::start(Keypair::generate_ed25519(), NodeOptions::default()).await.unwrap();
     let state = StateFolder::locate(Some(place.path("receiver")), |_| None).unwrap();
+    let ticket = parse(ticket);
+    let addresses = ticket.addresses().to_vec();
     let request = ReceiveRequest {
-        ticket: parse(ticket),
+        retry_for: std::time::Duration::ZERO,
+        ticket,
         destination: place.target(),
         options: Options { handling: Handling::receiving(false), durability: Durability::None },
         hashes: Hashes::Known,
-        transport: None,
+        reach: addresses.into(),
+        over_relay: false,
         connections: ConnectionWish::Auto,
         consent: Consent::Pending,
         indexes: Arc::new(Indexes::new(&state)),

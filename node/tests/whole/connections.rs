@@ -19,26 +19,28 @@ use crate::{
     serving::{Serving, write},
 };
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// What a forwarder does to the connections that it carries.
 #[derive(Debug, Clone, Copy)]
-enum Rule {
+pub(crate) enum Rule {
     /// Holds each back once it has carried so many bytes to who dialed, until so many have.
     Gate { bytes: u64, connections: usize },
     /// Cuts this one, counted from 0, once it has carried so many bytes.
     Cut { connection: usize, bytes: u64 },
+    /// Carries nothing more on this one, counted from 0, once it has carried so many bytes, and never says so.
+    Silence { connection: usize, bytes: u64 },
 }
 
 /// Stands between two nodes and counts what each connection carries.
-struct Forwarder {
+pub(crate) struct Forwarder {
     port: u16,
     carried: watch::Sender<Vec<u64>>,
     _carrying: JoinSet<()>,
 }
 
 impl Forwarder {
-    async fn before(port: u16, rule: Rule) -> Self {
+    pub(crate) async fn before(port: u16, rule: Rule) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap().port();
         let carried = watch::Sender::new(Vec::new());
@@ -58,7 +60,7 @@ impl Forwarder {
     }
 
     /// Stands before a sender: its ticket, as the receiver gets it.
-    async fn before_sender(ticket: &str, rule: Rule) -> (Self, String) {
+    pub(crate) async fn before_sender(ticket: &str, rule: Rule) -> (Self, String) {
         let ticket = parse(ticket);
         let forwarder = Self::before(port(&ticket.addresses()[0].to_string()), rule).await;
         let address = forwarder.address().parse().unwrap();
@@ -66,16 +68,16 @@ impl Forwarder {
         (forwarder, through.to_string())
     }
 
-    fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("/ip4/127.0.0.1/tcp/{}", self.port)
     }
 
-    fn carried(&self) -> Vec<u64> {
+    pub(crate) fn carried(&self) -> Vec<u64> {
         self.carried.borrow().clone()
     }
 }
 
-fn port(address: &str) -> u16 {
+pub(crate) fn port(address: &str) -> u16 {
     address.strip_prefix("/ip4/127.0.0.1/tcp/").unwrap().parse().unwrap()
 }
 
@@ -125,6 +127,10 @@ impl Lane {
         let so_far = self.carried.borrow()[self.index];
         match self.rule {
             Rule::Cut { connection, bytes } => connection == self.index && so_far >= bytes,
+            Rule::Silence { connection, bytes } if connection == self.index && so_far >= bytes => {
+                std::future::pending().await
+            }
+            Rule::Silence { .. } => false,
             Rule::Gate { bytes, connections } => {
                 let have_carried =
                     |carried: &Vec<u64>| carried.iter().filter(|carried| **carried >= bytes).count();
@@ -143,7 +149,7 @@ fn connections(asked: u64, made: u64, lost: u64) -> Value {
 }
 
 /// A tree that takes some seconds at the pace of these tests, longer than any handshake.
-fn write_tree(root: &std::path::Path, seed: u8) {
+pub(crate) fn write_tree(root: &std::path::Path, seed: u8) {
     std::fs::create_dir_all(root).unwrap();
     std::fs::write(root.join("large"), noise(20 * MIB as usize, seed)).unwrap();
     for index in 0..200 {
@@ -151,7 +157,7 @@ fn write_tree(root: &std::path::Path, seed: u8) {
     }
 }
 
-const PACE: [&str; 2] = ["--bwlimit", "10M"];
+pub(crate) const PACE: [&str; 2] = ["--bwlimit", "10M"];
 
 #[tokio::test]
 async fn a_session_has_as_many_connections_as_it_asks_for() {
@@ -233,9 +239,11 @@ async fn the_work_of_a_lost_connection_moves_to_the_others() {
         let received = Ketch::start(receiver).end().await.expect(0);
         let sent = sender.end().await.expect(0);
 
-        // then the session ends well, and little crossed twice
-        assert_eq!(received.event("done")["connections"], connections(4, 4, 1), "{received:#?}");
-        assert_eq!(sent.event("done")["connections"], connections(4, 4, 1));
+        // then the session ends well, perhaps before the lost one was made again, and little crossed twice
+        for done in [received.event("done"), sent.event("done")] {
+            let made = [4, 5].map(|made| connections(4, made, 1));
+            assert!(made.contains(&done["connections"]), "{done}");
+        }
         place.assert_equal();
         let (whole, crossed) = (116 * MIB, forwarder.carried().iter().sum::<u64>());
         assert!(crossed < whole + 16 * MIB, "{crossed} bytes crossed for {whole}");

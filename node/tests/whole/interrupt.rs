@@ -150,7 +150,7 @@ async fn a_killed_sender_reopens_its_ticket() {
 async fn a_killed_sender_is_noticed_over_tcp() {
     let place = place_with_much();
     let (sender, ticket) = place.send(Tcp, &[&place.offered("tree")], &[]).await;
-    let mut receiver = Ketch::start(place.receive(&ticket, &[]));
+    let mut receiver = Ketch::start(place.receive(&ticket, &["--retry-for", "0s"]));
     get_going(&mut receiver).await;
     sender.signal(Signal::KILL);
     let told = receiver.end_within(SOON).await.expect(1);

@@ -43,6 +43,8 @@ pub enum Step {
     Multiplexer,
     /// The QUIC handshake.
     Quic,
+    /// Getting a circuit through a relay.
+    Circuit,
 }
 
 impl fmt::Display for Step {
@@ -55,6 +57,7 @@ impl fmt::Display for Step {
             Self::Noise => "noise handshake",
             Self::Multiplexer => "multiplexer",
             Self::Quic => "quic handshake",
+            Self::Circuit => "circuit",
         })
     }
 }
@@ -144,9 +147,13 @@ impl Budget {
     ) -> Result<T, SetupError> {
         let limit = match step {
             Step::Connect => self.deadlines.connect.min(self.deadlines.setup),
-            Step::Socket | Step::Security | Step::Tls | Step::Noise | Step::Multiplexer | Step::Quic => {
-                self.deadlines.setup
-            }
+            Step::Socket
+            | Step::Security
+            | Step::Tls
+            | Step::Noise
+            | Step::Multiplexer
+            | Step::Quic
+            | Step::Circuit => self.deadlines.setup,
         };
         let cause = match timeout_at(self.started + limit, work).await {
             Ok(Ok(done)) => return Ok(done),

@@ -15,32 +15,23 @@ use futures::{
     future::{BoxFuture, Either, Ready},
 };
 use libp2p_core::{
-    Multiaddr, Transport,
+    Endpoint, Multiaddr, Transport,
     muxing::StreamMuxerBox,
     transport::{DialOpts, ListenerId, TransportError, TransportEvent},
-    upgrade::{
-        InboundConnectionUpgrade, Negotiated, NegotiationError, OutboundConnectionUpgrade, UpgradeInfo,
-        Version,
-    },
 };
 use libp2p_identity::{Keypair, PeerId};
 use libp2p_tcp::tokio::{TcpStream, Transport as Sockets};
-use multistream_select::{dialer_select_proto, listener_select_proto};
 
 use crate::{
     gauge::{Gauges, Held, Place},
-    mux::{self, Multiplexer, Role},
+    security::{Security, accept_multiplexer, dial_multiplexer, dial_noise, dial_tls},
     settings::ChannelSettings,
     setup::{Budget, Deadlines, SetupCause, SetupError, Step},
     socket::Socket,
-    tls::{IdentityError, PROTOCOL, Tls},
+    tls::IdentityError,
 };
 
 type Connected = (PeerId, StreamMuxerBox);
-type Secured =
-    Either<futures_rustls::TlsStream<Negotiated<Socket>>, libp2p_noise::Output<Negotiated<Socket>>>;
-
-type Multiplexed = Multiplexer<Negotiated<Secured>>;
 
 /// The TCP transport for one identity.
 pub(crate) struct TcpTransport {
@@ -52,8 +43,7 @@ pub(crate) struct TcpTransport {
 /// What turns a socket into a connection. Cheap to clone: every attempt takes its own.
 #[derive(Clone)]
 struct Upgrade {
-    tls: Tls,
-    noise: libp2p_noise::Config,
+    security: Security,
     deadlines: Deadlines,
     settings: Arc<ChannelSettings>,
 }
@@ -65,12 +55,7 @@ impl TcpTransport {
         settings: ChannelSettings,
         gauges: Gauges,
     ) -> Result<Self, IdentityError> {
-        let upgrade = Upgrade {
-            tls: Tls::new(identity)?,
-            noise: libp2p_noise::Config::new(identity)?,
-            deadlines,
-            settings: Arc::new(settings),
-        };
+        let upgrade = Upgrade { security: Security::new(identity)?, deadlines, settings: Arc::new(settings) };
         Ok(Self { sockets: sockets(), upgrade, gauges })
     }
 }
@@ -95,6 +80,10 @@ impl Transport for TcpTransport {
         options: DialOpts,
     ) -> Result<Self::Dial, TransportError<SetupError>> {
         let mut dial = |address| self.sockets.dial(address, options).map_err(|e| e.map(connect_error));
+        if options.role == Endpoint::Listener {
+            // Both sides connect at once, and one of them answers in what follows.
+            return Ok(self.upgrade.clone().accept(dial(address)?, self.gauges.dialing()).boxed());
+        }
         let (first, second) = (dial(address.clone())?, dial(address)?);
         Ok(self.upgrade.clone().dial(first, second, self.gauges.dialing()).boxed())
     }
@@ -130,16 +119,18 @@ impl Upgrade {
         let budget = Budget::start(self.deadlines);
         let socket = self.set_up(budget.run(Step::Connect, first).await?)?;
         let gauge = socket.gauge();
-        let (peer, secured, gauge) = match budget.run(Step::Tls, dial_tls(self.tls.clone(), socket)).await {
-            Ok((peer, stream)) => (peer, Either::Left(stream), gauge),
-            Err(SetupError { cause: SetupCause::NotSpoken, .. }) => {
-                let socket = self.set_up(budget.run(Step::Connect, second).await?)?;
-                let gauge = socket.gauge();
-                let (peer, stream) = budget.run(Step::Noise, dial_noise(self.noise, socket)).await?;
-                (peer, Either::Right(stream), gauge)
-            }
-            Err(error) => return Err(error),
-        };
+        let (peer, secured, gauge) =
+            match budget.run(Step::Tls, dial_tls(self.security.tls.clone(), socket)).await {
+                Ok((peer, stream)) => (peer, Either::Left(stream), gauge),
+                Err(SetupError { cause: SetupCause::NotSpoken, .. }) => {
+                    let socket = self.set_up(budget.run(Step::Connect, second).await?)?;
+                    let gauge = socket.gauge();
+                    let (peer, stream) =
+                        budget.run(Step::Noise, dial_noise(self.security.noise.clone(), socket)).await?;
+                    (peer, Either::Right(stream), gauge)
+                }
+                Err(error) => return Err(error),
+            };
         place.fill(gauge);
         let muxer =
             budget.run(Step::Multiplexer, dial_multiplexer(secured)).await?.allowing(self.settings.tcp_flow);
@@ -148,14 +139,13 @@ impl Upgrade {
 
     async fn accept(
         self,
-        socket: Ready<io::Result<TcpStream>>,
+        socket: impl Future<Output = io::Result<TcpStream>>,
         place: Place,
     ) -> Result<Connected, SetupError> {
         let budget = Budget::start(self.deadlines);
         let socket = self.set_up(budget.run(Step::Connect, socket).await?)?;
         place.fill(socket.gauge());
-        let (peer, secured) =
-            budget.run(Step::Security, accept_security(self.tls, self.noise, socket)).await?;
+        let (peer, secured) = budget.run(Step::Security, self.security.clone().accept(socket)).await?;
         let muxer = budget
             .run(Step::Multiplexer, accept_multiplexer(secured))
             .await?
@@ -176,47 +166,4 @@ fn sockets() -> Sockets {
 
 fn connect_error(error: io::Error) -> SetupError {
     SetupError { step: Step::Connect, cause: SetupCause::from_io(error) }
-}
-
-async fn dial_tls(
-    tls: Tls,
-    socket: Socket,
-) -> io::Result<(PeerId, futures_rustls::TlsStream<Negotiated<Socket>>)> {
-    let (_, negotiated) = dialer_select_proto(socket, [PROTOCOL], Version::V1Lazy).await?;
-    tls.connect(negotiated).await
-}
-
-async fn dial_noise(
-    noise: libp2p_noise::Config,
-    socket: Socket,
-) -> io::Result<(PeerId, libp2p_noise::Output<Negotiated<Socket>>)> {
-    let (name, negotiated) = dialer_select_proto(socket, noise.protocol_info(), Version::V1Lazy).await?;
-    noise.upgrade_outbound(negotiated, name).await.map_err(io::Error::other)
-}
-
-async fn accept_security(
-    tls: Tls,
-    noise: libp2p_noise::Config,
-    socket: Socket,
-) -> io::Result<(PeerId, Secured)> {
-    let names = std::iter::once(PROTOCOL).chain(noise.protocol_info());
-    let (name, negotiated) = listener_select_proto(socket, names).await?;
-    if name == PROTOCOL {
-        let (peer, stream) = tls.accept(negotiated).await?;
-        return Ok((peer, Either::Left(stream)));
-    }
-    let (peer, stream) = noise.upgrade_inbound(negotiated, name).await.map_err(io::Error::other)?;
-    Ok((peer, Either::Right(stream)))
-}
-
-async fn dial_multiplexer(secured: Secured) -> io::Result<Multiplexed> {
-    let (_, negotiated) = dialer_select_proto(secured, [mux::PROTOCOL], Version::V1Lazy).await?;
-    Ok(Multiplexer::new(negotiated, Role::Dialer))
-}
-
-async fn accept_multiplexer(secured: Secured) -> io::Result<Multiplexed> {
-    let (_, negotiated) = listener_select_proto(secured, [mux::PROTOCOL])
-        .await
-        .map_err(<io::Error as From<NegotiationError>>::from)?;
-    Ok(Multiplexer::new(negotiated, Role::Listener))
 }

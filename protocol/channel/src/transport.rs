@@ -1,22 +1,23 @@
 //! Both transports as one, and the name of each.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, io, str::FromStr};
 
-use futures::future::Either;
+use futures::{AsyncRead, AsyncWrite, future::Either};
 use libp2p_core::{
     Multiaddr, Transport,
     multiaddr::Protocol,
     muxing::StreamMuxerBox,
-    transport::{Boxed, OrTransport},
+    transport::{Boxed, OrTransport, dummy::DummyTransport},
 };
 use libp2p_identity::{Keypair, PeerId};
 
 use crate::{
+    circuit::CircuitTransport,
     doorway::Doorway,
     gauge::Gauges,
     quic::QuicTransport,
     settings::{ChannelSettings, QuicStack},
-    setup::{Deadlines, SetupError},
+    setup::{Deadlines, SetupCause, SetupError, Step},
     tcp::TcpTransport,
     tls::IdentityError,
 };
@@ -30,28 +31,87 @@ pub fn transport(
     deadlines: Deadlines,
     settings: ChannelSettings,
 ) -> Result<(Boxed<Connected>, Gauges), IdentityError> {
+    let none = DummyTransport::<Connected>::new();
+    let none = none.map_err(|cause| SetupError { step: Step::Circuit, cause: SetupCause::Failed(cause) });
+    with_sockets(none, identity, deadlines, settings)
+}
+
+/// The same, and connections over the circuits that `circuits` gives: streams through relays. Its errors are shown as
+/// they are.
+pub fn transport_with_circuits<C>(
+    identity: &Keypair,
+    deadlines: Deadlines,
+    settings: ChannelSettings,
+    circuits: C,
+) -> Result<(Boxed<Connected>, Gauges), IdentityError>
+where
+    C: Transport<Error = io::Error> + Send + Unpin + 'static,
+    C::Output: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    C::Dial: Send + 'static,
+    C::ListenerUpgrade: Send + 'static,
+{
+    with_sockets(CircuitTransport::new(circuits, identity, deadlines)?, identity, deadlines, settings)
+}
+
+/// `circuits`, TCP and QUIC. Circuits come first, as their addresses begin like those of the others.
+fn with_sockets<C>(
+    circuits: C,
+    identity: &Keypair,
+    deadlines: Deadlines,
+    settings: ChannelSettings,
+) -> Result<(Boxed<Connected>, Gauges), IdentityError>
+where
+    C: Transport<Output = Connected, Error = SetupError> + Send + Unpin + 'static,
+    C::Dial: Send + 'static,
+    C::ListenerUpgrade: Send + 'static,
+{
     let gauges = Gauges::default();
     let tcp = TcpTransport::new(identity, deadlines, settings.clone(), gauges.clone())?;
+    let with_tcp = either(circuits, tcp);
     let boxed = match settings.quic {
-        QuicStack::Own => join(tcp, QuicTransport::new(identity, deadlines, &settings, gauges.clone())?),
+        QuicStack::Own => {
+            let quic = QuicTransport::new(identity, deadlines, &settings, gauges.clone())?;
+            Doorway::new(either(with_tcp, quic)).boxed()
+        }
         #[cfg(feature = "stock-quic")]
-        QuicStack::Stock => join(tcp, crate::quic::stock_transport(identity, deadlines)),
+        QuicStack::Stock => {
+            Doorway::new(either(with_tcp, crate::quic::stock_transport(identity, deadlines))).boxed()
+        }
     };
     Ok((boxed, gauges))
 }
 
-fn join<Q>(tcp: TcpTransport, quic: Q) -> Boxed<Connected>
+/// Whichever takes an address, the first one first.
+fn either<A, B>(
+    first: A,
+    second: B,
+) -> impl Transport<Output = Connected, Error = SetupError, Dial: Send + 'static, ListenerUpgrade: Send + 'static>
++ Send
++ Unpin
++ 'static
 where
-    Q: Transport<Output = Connected, Error = SetupError> + Send + Unpin + 'static,
-    Q::Dial: Send + 'static,
-    Q::ListenerUpgrade: Send + 'static,
+    A: Transport<
+            Output = Connected,
+            Error = SetupError,
+            Dial: Send + 'static,
+            ListenerUpgrade: Send + 'static,
+        > + Send
+        + Unpin
+        + 'static,
+    B: Transport<
+            Output = Connected,
+            Error = SetupError,
+            Dial: Send + 'static,
+            ListenerUpgrade: Send + 'static,
+        > + Send
+        + Unpin
+        + 'static,
 {
-    let either = OrTransport::new(tcp, quic)
+    OrTransport::new(first, second)
         .map(|connected, _| match connected {
             Either::Left(connected) | Either::Right(connected) => connected,
         })
-        .map_err(|error| error.into_inner());
-    Doorway::new(either).boxed()
+        .map_err(|error| error.into_inner())
 }
 
 /// How the bytes of a connection travel.

@@ -7,7 +7,7 @@ use ketch_protocol::{
 
 use super::{
     tree::{Node, Tree, file, large_content, path, small_files},
-    world::World,
+    world::{LATENCY, World},
 };
 
 /// Flights of fresh copies of 1, 100 and 10,000 small files.
@@ -65,6 +65,18 @@ fn an_equal_tree_without_content_takes_four_flights() {
     let mut world = World::onto(directories.clone(), directories);
     world.run_to_completion();
     assert_eq!(world.flights(), 4.0);
+}
+
+#[test]
+fn a_stream_that_holds_little_takes_a_flight_for_each_time_it_is_full() {
+    let mut world = World::fresh([(path("f"), file(large_content(1_000_000)))].into());
+    world.link.stream_bytes = Some(100_000);
+    world.run_to_completion();
+    // As without a bound, and ten times more for what follows the first 100,000 bytes.
+    assert_eq!(world.flights(), 14.0);
+    assert!(world.target.tree == world.source.tree, "the trees differ");
+    // ask; done; farewell.
+    assert_eq!(world.idle, 3 * LATENCY);
 }
 
 #[test]

@@ -4,28 +4,8 @@
 mod content;
 mod cuts;
 mod flights;
-mod incoming;
-mod link;
 mod random;
-mod source;
 mod stalls;
 mod sync;
-mod target;
-mod tree;
-mod world;
 
-/// One of the two roles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Sender,
-    Receiver,
-}
-
-impl Side {
-    fn other(self) -> Self {
-        match self {
-            Self::Sender => Self::Receiver,
-            Self::Receiver => Self::Sender,
-        }
-    }
-}
+use ketch_simulation::{Side, link, source, tree, world};

@@ -4,7 +4,7 @@ use ketch_protocol::{
     message::{Consent, Policy, Removal, RemovalLimit, TargetView},
     path::EntryPath,
 };
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, option, prelude::*};
 
 use super::{
     tree::{Node, Tree},
@@ -51,6 +51,7 @@ proptest! {
         pieces in vec(1usize..3_000, 0..8),
         data_streams in 1usize..4,
         lag in 0u32..3,
+        stream_bytes in option::of(100usize..5_000),
         occupied: bool,
         pending: bool,
     ) {
@@ -59,6 +60,7 @@ proptest! {
         let mut world = World::new(tree, consent, view);
         world.link.pieces = pieces;
         world.link.control_lag = LATENCY * lag;
+        world.link.stream_bytes = stream_bytes;
         world.source.data_streams = data_streams;
         world.run_to_completion();
         prop_assert_eq!(&world.target.tree, &world.source.tree);

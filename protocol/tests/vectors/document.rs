@@ -1,17 +1,18 @@
 //! The document shows what is kept, and its tables say what the code says.
 
 use ketch_protocol::{
+    introduction::Refusal,
     limits::{self, VERSION},
     problem::{Cause, Reason},
 };
 
-use crate::{BARE, CONNECTIONS, DATA, DELTA, FROM_RECEIVER, FROM_SENDER, OTHERS};
+use crate::{BARE, CONNECTIONS, DATA, DELTA, FROM_RECEIVER, FROM_SENDER, INTRODUCTION, OTHERS};
 
 const DOCUMENT: &str = include_str!("../../../docs/wire-format.md");
 
 #[test]
 fn the_document_shows_the_fixtures() {
-    for fixture in [FROM_RECEIVER, FROM_SENDER, DATA, DELTA, OTHERS, CONNECTIONS, BARE] {
+    for fixture in [FROM_RECEIVER, FROM_SENDER, DATA, DELTA, OTHERS, CONNECTIONS, BARE, INTRODUCTION] {
         assert!(DOCUMENT.contains(fixture), "docs/wire-format.md lacks this:\n{fixture}");
     }
 }
@@ -37,6 +38,11 @@ fn the_document_names_every_limit_with_its_value() {
         ("ATTRIBUTE_BYTES", limits::ATTRIBUTE_BYTES as u64),
         ("ATTRIBUTES", limits::ATTRIBUTES as u64),
         ("SHARE_NAME_BYTES", limits::SHARE_NAME_BYTES as u64),
+        ("INTRODUCTION_BYTES", limits::INTRODUCTION_BYTES as u64),
+        ("CARD_NAME_BYTES", limits::CARD_NAME_BYTES as u64),
+        ("CARD_ADDRESSES", limits::CARD_ADDRESSES as u64),
+        ("CARD_ADDRESS_BYTES", limits::CARD_ADDRESS_BYTES as u64),
+        ("INTRODUCTION_TIMEOUT_S", limits::INTRODUCTION_TIMEOUT_S),
         ("CONTROLLER_NAME_BYTES", limits::CONTROLLER_NAME_BYTES as u64),
         ("RULES", limits::RULES as u64),
         ("RULES_BYTES", limits::RULES_BYTES as u64),
@@ -90,6 +96,7 @@ fn the_document_names_every_field_of_every_message() {
         include_str!("../../src/message/wire.rs"),
         include_str!("../../src/message/wire/entry.rs"),
         include_str!("../../src/message/wire/sync.rs"),
+        include_str!("../../src/introduction/wire.rs"),
     ];
     for definition in sources.iter().flat_map(|source| source.split("struct Wire").skip(1)) {
         let (name, body) = definition.split_once(" {").unwrap();
@@ -121,4 +128,7 @@ fn the_document_names_every_code() {
     let reasons: Vec<_> =
         Reason::ALL.iter().map(|reason| (reason.code().to_string(), format!("{reason:?}"))).collect();
     assert_eq!((codes("### Causes"), codes("### Reasons")), (causes, reasons));
+    let refusals: Vec<_> =
+        Refusal::ALL.iter().map(|refusal| (refusal.code().to_string(), format!("{refusal:?}"))).collect();
+    assert_eq!(codes("### Refusals"), refusals);
 }

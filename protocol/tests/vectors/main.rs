@@ -6,6 +6,8 @@ mod document;
 mod example;
 mod sessions;
 
+use ketch_protocol::introduction;
+
 use crate::example::{
     a_connection, bare_records, control_from_receiver, data, delta, frames, others, said_by_sender,
 };
@@ -16,6 +18,7 @@ const DATA: &str = include_str!("../../../fixtures/wire/data.hex");
 const DELTA: &str = include_str!("../../../fixtures/wire/delta.hex");
 const OTHERS: &str = include_str!("../../../fixtures/wire/other-messages.hex");
 const CONNECTIONS: &str = include_str!("../../../fixtures/wire/connections.hex");
+const INTRODUCTION: &str = include_str!("../../../fixtures/wire/introduction.hex");
 const BARE: &str = include_str!("../../../fixtures/wire/bare.hex");
 
 /// Bytes of a fixture: pairs of hexadecimal digits; `#` begins a comment.
@@ -48,6 +51,20 @@ fn the_fixtures_are_what_the_crate_writes() {
     for (name, fixture, built) in fixtures() {
         assert_eq!(hex(&bytes_of(fixture)), hex(&built), "fixtures/wire/{name}.hex");
     }
+}
+
+#[test]
+fn the_fixture_of_an_introduction_is_read_and_written_as_it_is() {
+    let fixture = bytes_of(INTRODUCTION);
+    let (mut rest, mut names) = (&fixture[..], Vec::new());
+    while let Some((number, behind)) = rest.split_first_chunk() {
+        let length = introduction::length(*number).unwrap();
+        let message = introduction::decode(&behind[..length]).unwrap();
+        assert_eq!(introduction::encode(&message), rest[..number.len() + length]);
+        names.push(message.name());
+        rest = &behind[length..];
+    }
+    assert_eq!(names, ["hello", "share", "proof", "welcome", "card", "thanks"]);
 }
 
 #[test]

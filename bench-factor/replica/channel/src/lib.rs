@@ -2,10 +2,14 @@
 //!
 //! What names no library is `ketch-channel`'s own source.
 
-#[path = "../../../../protocol/channel/src/controller.rs"]
+#[path = "../../../../protocol/channel/src/buffer.rs"]
+mod buffer;
+#[path = "../../../../protocol/channel/src/controller/kernel.rs"]
 mod controller;
 #[path = "../../../../protocol/channel/src/diagnosis.rs"]
 mod diagnosis;
+#[path = "../../../../protocol/channel/src/doorway.rs"]
+mod doorway;
 #[path = "../../../../protocol/channel/src/gauge.rs"]
 mod gauge;
 #[allow(dead_code, reason = "the multiplexer that is not here has bounds of its own")]
@@ -28,8 +32,8 @@ mod transport;
 pub use controller::{ControllerError, check_controller};
 pub use gauge::{DialedGauge, Gauge, Gauges};
 pub use settings::{
-    BufferSize, ChannelSettings, Controller, ControllerNameError, Effective, PathStatistics, QuicFlow,
-    QuicStack, TcpFlow,
+    BufferSize, ChannelSettings, Controller, ControllerNameError, Effective, PathStatistics, QuicBbr,
+    QuicFlow, QuicStack, TcpFlow,
 };
 pub use setup::{Deadlines, SetupCause, SetupError, Step, describe};
 pub use tls::IdentityError;

@@ -9,24 +9,44 @@ use super::{
     scale::Scale,
 };
 use crate::{
-    observation::Sample,
+    observation::{End, Observation, Sample, Sockets},
     report::analysis::{Analysis, condition::Condition},
 };
 
 const WIDTH: f64 = 106.0;
 const HEIGHT: f64 = 46.0;
 
-/// A counter: its name, its unit, and its value in a sample, given the seconds since the one before.
-type Counter = (&'static str, &'static str, fn(&Sample, f64) -> Option<f64>);
+/// A counter: its name, its unit, and where its values come from.
+type Counter = (&'static str, &'static str, Value);
 
-const COUNTERS: [Counter; 7] = [
-    ("arrived", "MB/s", |sample, seconds| Some(sample.received_bytes? as f64 / 1e6 / seconds)),
-    ("sender CPU", "%", |sample, _| sample.sender_cpu_percent),
-    ("receiver CPU", "%", |sample, _| sample.receiver_cpu_percent),
-    ("steal", "%", |sample, _| sample.steal_percent),
-    ("UDP errors", "/s", |sample, seconds| Some(sample.udp_errors? as f64 / seconds)),
-    ("TCP sent again", "/s", |sample, seconds| Some(sample.tcp_retransmissions? as f64 / seconds)),
-    ("round trip", "ms", |sample, _| sample.round_trip_ms),
+/// The value of one sample, given the seconds since the one before.
+#[derive(Clone, Copy)]
+enum Value {
+    /// Of both hosts and the path.
+    Hosts(fn(&Sample, f64) -> Option<f64>),
+    /// Of the sender's data connections.
+    Sockets(fn(&Sockets, f64) -> Option<f64>),
+}
+
+const COUNTERS: [Counter; 10] = [
+    ("arrived", "MB/s", Value::Hosts(|sample, seconds| Some(sample.received_bytes? as f64 / 1e6 / seconds))),
+    ("sender's windows", "MB", Value::Sockets(|sockets, _| Some(sockets.window_bytes? as f64 / 1e6))),
+    ("its round trip", "ms", Value::Sockets(|sockets, _| sockets.round_trip_ms)),
+    (
+        "its packets lost",
+        "/s",
+        Value::Sockets(|sockets, seconds| Some(sockets.lost_packets? as f64 / seconds)),
+    ),
+    ("sender CPU", "%", Value::Hosts(|sample, _| sample.sender_cpu_percent)),
+    ("receiver CPU", "%", Value::Hosts(|sample, _| sample.receiver_cpu_percent)),
+    ("steal", "%", Value::Hosts(|sample, _| sample.steal_percent)),
+    ("UDP errors", "/s", Value::Hosts(|sample, seconds| Some(sample.udp_errors? as f64 / seconds))),
+    (
+        "TCP sent again",
+        "/s",
+        Value::Hosts(|sample, seconds| Some(sample.tcp_retransmissions? as f64 / seconds)),
+    ),
+    ("round trip", "ms", Value::Hosts(|sample, _| sample.round_trip_ms)),
 ];
 
 /// A line for each round: seconds and values.
@@ -95,21 +115,34 @@ fn trace(condition: &Condition<'_>, counter: Counter, most: f64, last_s: f64) ->
 }
 
 fn lines(condition: &Condition<'_>, (_, _, value): Counter) -> Lines {
-    let line = |trace: &[Sample]| {
-        let mut before_s = 0.0;
-        let mut points = Vec::new();
-        for sample in trace {
-            let seconds = sample.at_s - before_s;
-            before_s = sample.at_s;
-            // Two samples at one moment have no rate.
-            points.extend(
-                value(sample, seconds).filter(|value| value.is_finite()).map(|value| (sample.at_s, value)),
-            );
-        }
-        points
-    };
-    let of_row = condition.cells.iter().map(|(&round, row)| (round, line(&row.samplers.trace)));
+    let of_row = condition.cells.iter().map(|(&round, row)| (round, line(row, value)));
     of_row.filter(|(_, line)| !line.is_empty()).collect()
+}
+
+fn line(row: &Observation, value: Value) -> Vec<(f64, f64)> {
+    match value {
+        Value::Hosts(value) => points(row.samplers.trace.iter().map(|sample| (sample.at_s, sample)), value),
+        Value::Sockets(value) => {
+            let sender = row.samplers.sockets.iter().filter(|sockets| sockets.end == End::Sender);
+            points(sender.map(|sockets| (sockets.at_s, sockets)), value)
+        }
+    }
+}
+
+fn points<'a, T: 'a>(
+    samples: impl Iterator<Item = (f64, &'a T)>,
+    value: fn(&T, f64) -> Option<f64>,
+) -> Vec<(f64, f64)> {
+    let mut before_s = 0.0;
+    let mut points = Vec::new();
+    for (at_s, sample) in samples {
+        // Two samples at one moment have no rate.
+        points.extend(
+            value(sample, at_s - before_s).filter(|value| value.is_finite()).map(|value| (at_s, value)),
+        );
+        before_s = at_s;
+    }
+    points
 }
 
 fn last_s(condition: &Condition<'_>) -> f64 {
@@ -127,16 +160,7 @@ mod tests {
     use crate::observation::{Observation, tests::observation};
 
     fn sample(at_s: f64, received_bytes: Option<u64>) -> Sample {
-        Sample {
-            at_s,
-            sender_cpu_percent: None,
-            receiver_cpu_percent: None,
-            steal_percent: None,
-            udp_errors: None,
-            tcp_retransmissions: None,
-            round_trip_ms: None,
-            received_bytes,
-        }
+        Sample { at_s, received_bytes, ..Sample::default() }
     }
 
     fn observed(trace: Vec<Sample>) -> Observation {
@@ -151,6 +175,23 @@ mod tests {
         let row = observed(trace.map(|(at_s, bytes)| sample(at_s, bytes)).to_vec());
         let condition = Condition::new(&[&row]);
         assert_eq!(lines(&condition, COUNTERS[0]), [(1, vec![(2.0, 2.0), (6.0, 1.0)])]);
-        assert!(lines(&condition, COUNTERS[1]).is_empty(), "nobody sampled it");
+        assert!(lines(&condition, COUNTERS[4]).is_empty(), "nobody sampled it");
+    }
+
+    #[test]
+    fn of_the_data_connections_those_of_the_sender_are_shown() {
+        let mut row = observation("a", 1.0);
+        let sockets = |end, at_s, lost| Sockets {
+            end,
+            at_s,
+            connections: 1,
+            round_trip_ms: None,
+            window_bytes: None,
+            sent_packets: None,
+            lost_packets: Some(lost),
+        };
+        row.samplers.sockets =
+            vec![sockets(End::Sender, 2.0, 8), sockets(End::Sender, 4.0, 2), sockets(End::Receiver, 2.0, 99)];
+        assert_eq!(lines(&Condition::new(&[&row]), COUNTERS[3]), [(1, vec![(2.0, 4.0), (4.0, 1.0)])]);
     }
 }

@@ -10,7 +10,7 @@ use ketch::{
 };
 use ketch_protocol::{message::RemovalLimit, path::escape};
 
-use super::{ChannelOptions, DurabilityName, connection_wish};
+use super::{ChannelOptions, DurabilityName, ReachOptions, connection_wish};
 
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
@@ -113,6 +113,13 @@ pub(crate) struct Sync {
     /// How long to try again after a connection was lost
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     pub(crate) retry_for: Duration,
+
+    /// Let content go over a relay that limits what it carries, if no direct connection comes about
+    #[arg(long)]
+    pub(crate) relay: bool,
+
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
 
     #[command(flatten)]
     pub(crate) channel: ChannelOptions,
@@ -228,7 +235,7 @@ fn rate(text: &str) -> Result<NonZeroU64, String> {
 }
 
 /// `90s`, `5m`, `1h`; `0s` for none.
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(Lifetime::Seconds(seconds)) => Ok(Duration::from_secs(seconds)),
         Ok(Lifetime::Unlimited) => Ok(Duration::MAX),

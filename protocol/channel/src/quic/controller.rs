@@ -22,6 +22,9 @@ use crate::{
 /// Bytes a second.
 const FIRST_WINDOW_RATE: u64 = QUIC_FIRST_WINDOW_BYTES * 1_000 / QUIC_FIRST_WINDOW_TIME.as_millis() as u64;
 
+/// The library's BBR, which follows its third version (draft-ietf-ccwg-bbr).
+const LIBRARY_BBR: &str = "bbr3";
+
 type Inner = Box<dyn congestion::Controller>;
 
 /// Makes a [`Switchable`] for each connection.
@@ -44,8 +47,7 @@ impl ControllerFactory for Switch {
         Box::new(Switchable {
             inner,
             active: controller,
-            choice: Arc::new(Choice::new(controller)),
-            bbr,
+            choice: Arc::new(Choice::new(controller, bbr)),
             mtu,
         })
     }
@@ -54,19 +56,33 @@ impl ControllerFactory for Switch {
 /// The controller that somebody wants for one connection. It is in force from the next acknowledgement on; nothing can
 /// refuse it.
 #[derive(Debug)]
-pub(super) struct Choice(AtomicU8);
+pub(super) struct Choice {
+    code: AtomicU8,
+    /// What BBR is here.
+    bbr: QuicBbr,
+}
 
 impl Choice {
-    fn new(controller: Controller) -> Self {
-        Self(AtomicU8::new(code(controller)))
+    fn new(controller: Controller, bbr: QuicBbr) -> Self {
+        Self { code: AtomicU8::new(code(controller)), bbr }
     }
 
     pub(super) fn want(&self, controller: Controller) {
-        self.0.store(code(controller), Ordering::Relaxed);
+        self.code.store(code(controller), Ordering::Relaxed);
     }
 
     pub(super) fn wanted(&self) -> Controller {
-        decode(self.0.load(Ordering::Relaxed))
+        decode(self.code.load(Ordering::Relaxed))
+    }
+
+    /// The name of what is wanted; that of the library's BBR is its own.
+    pub(super) fn name(&self) -> &'static str {
+        match (self.wanted(), self.bbr) {
+            (Controller::Bbr, QuicBbr::Library) => LIBRARY_BBR,
+            (controller @ (Controller::Cubic | Controller::Bbr), QuicBbr::Own | QuicBbr::Library) => {
+                controller.name()
+            }
+        }
     }
 
     /// The choice of a living connection.
@@ -94,8 +110,6 @@ struct Switchable {
     inner: Inner,
     active: Controller,
     choice: Arc<Choice>,
-    /// What BBR is here.
-    bbr: QuicBbr,
     mtu: u16,
 }
 
@@ -108,7 +122,7 @@ impl Switchable {
         let window = self.inner.window();
         let is_full = self.inner.metrics().ssthresh.is_some_and(|threshold| threshold < u64::MAX);
         let found = (window > self.inner.initial_window()).then_some(Found { window, rtt, is_full });
-        self.inner = fresh((wanted, self.bbr), found, now, self.mtu);
+        self.inner = fresh((wanted, self.choice.bbr), found, now, self.mtu);
         self.active = wanted;
     }
 }
@@ -221,7 +235,7 @@ impl congestion::Controller for Switchable {
 
     fn clone_box(&self) -> Inner {
         let (inner, choice) = (self.inner.clone_box(), self.choice.clone());
-        Box::new(Self { inner, active: self.active, choice, bbr: self.bbr, mtu: self.mtu })
+        Box::new(Self { inner, active: self.active, choice, mtu: self.mtu })
     }
 
     fn initial_window(&self) -> u64 {
@@ -245,7 +259,15 @@ mod tests {
 
     fn switchable(controller: Controller, bbr: QuicBbr) -> Switchable {
         let inner = fresh((controller, bbr), None, Instant::now(), MTU);
-        Switchable { inner, active: controller, choice: Arc::new(Choice::new(controller)), bbr, mtu: MTU }
+        Switchable { inner, active: controller, choice: Arc::new(Choice::new(controller, bbr)), mtu: MTU }
+    }
+
+    #[test]
+    fn the_bbr_of_the_library_has_another_name_than_ours() {
+        let name = |controller, bbr| Choice::new(controller, bbr).name();
+        assert_eq!(name(Controller::Bbr, QuicBbr::Own), "bbr");
+        assert_eq!(name(Controller::Bbr, QuicBbr::Library), "bbr3");
+        assert_eq!(name(Controller::Cubic, QuicBbr::Library), "cubic");
     }
 
     fn exchange(switchable: &mut Switchable, controller: Controller) {

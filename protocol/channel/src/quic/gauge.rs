@@ -27,7 +27,7 @@ impl QuicGauge {
     pub(crate) fn effective(&self) -> io::Result<Effective> {
         self.living()?;
         Ok(Effective {
-            controller: self.choice.wanted().to_string(),
+            controller: self.choice.name().to_owned(),
             send_buffer: self.socket.send_buffer,
             receive_buffer: self.socket.receive_buffer,
             gso: Some(self.socket.gso),

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Configs {
     pub(super) endpoint: EndpointConfig,
-    pub(super) client: ClientConfig,
+    client: ClientConfig,
     pub(super) server: ServerConfig,
     pub(super) flow: QuicFlow,
 }
@@ -38,6 +38,16 @@ impl Configs {
             server: server_config(server, transport),
             flow,
         })
+    }
+
+    /// The library tries its own sizes of datagrams, as it did in the first study.
+    pub(super) fn client(&self, _largest: u16) -> ClientConfig {
+        self.client.clone()
+    }
+
+    /// The same for an attempt.
+    pub(super) fn server(&self, _largest: u16) -> Arc<ServerConfig> {
+        Arc::new(self.server.clone())
     }
 }
 

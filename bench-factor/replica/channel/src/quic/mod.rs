@@ -6,6 +6,8 @@ mod address;
 mod config;
 #[path = "../../../../../protocol/channel/src/quic/connection.rs"]
 mod connection;
+#[path = "../../../../../protocol/channel/src/quic/datagram.rs"]
+mod datagram;
 #[path = "../../../../../protocol/channel/src/quic/error.rs"]
 mod error;
 mod gauge;

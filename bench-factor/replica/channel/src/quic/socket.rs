@@ -1,16 +1,18 @@
 //! UDP sockets, and what the system gave them.
 
 use std::{
-    fs, io,
+    io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::Arc,
 };
 
 use noq::{Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime};
-use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::settings::BufferSize;
+use crate::{
+    buffer::{self, Way, limit_of_asked, read_back},
+    settings::BufferSize,
+};
 
 /// What the system gave a UDP socket.
 #[derive(Debug, Clone, Copy)]
@@ -32,11 +34,11 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Binds `address`, with buffers as near to `buffer_bytes` as the system allows. Without a server
-    /// configuration it accepts nobody.
+    /// Binds `address`, with buffers as near to `buffer_bytes` as the system allows, or as it gives them by itself.
+    /// Without a server configuration it accepts nobody.
     pub(super) fn new(
         address: SocketAddr,
-        buffer_bytes: u32,
+        buffer_bytes: Option<u32>,
         config: EndpointConfig,
         server: Option<ServerConfig>,
     ) -> io::Result<Self> {
@@ -45,8 +47,11 @@ impl Bound {
             // The same port of IPv4 belongs to another listener.
             socket.set_only_v6(true)?;
         }
-        let receive_buffer = ask_receive_buffer(&socket, buffer_bytes)?;
-        let send_buffer = ask_send_buffer(&socket, buffer_bytes)?;
+        if let Some(bytes) = buffer_bytes {
+            buffer::ask(&socket, bytes)?;
+        }
+        let buffer = |way| read_back(&socket, way, buffer_bytes, limit_of_asked(way));
+        let (send_buffer, receive_buffer) = (buffer(Way::Send)?, buffer(Way::Receive)?);
         socket.bind(&address.into())?;
         let raw = Arc::new(UdpSocket::from(socket.try_clone()?));
         let wrapped = TokioRuntime.wrap_udp_socket(socket.into())?;
@@ -68,38 +73,4 @@ pub(super) fn any_port(remote: SocketAddr) -> SocketAddr {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     }
-}
-
-/// A privileged process may go beyond the system's limit; any other one gets what the limit leaves.
-fn ask_receive_buffer(socket: &Socket, bytes: u32) -> io::Result<BufferSize> {
-    #[cfg(target_os = "linux")]
-    let forced = sockopt::set_socket_recv_buffer_size_force(socket, bytes as usize).is_ok();
-    #[cfg(not(target_os = "linux"))]
-    let forced = false;
-    if !forced {
-        sockopt::set_socket_recv_buffer_size(socket, bytes as usize)?;
-    }
-    let effective = sockopt::socket_recv_buffer_size(socket)?;
-    Ok(BufferSize { asked: Some(bytes), effective: clamped(effective), limit: system_limit("rmem_max") })
-}
-
-fn ask_send_buffer(socket: &Socket, bytes: u32) -> io::Result<BufferSize> {
-    #[cfg(target_os = "linux")]
-    let forced = sockopt::set_socket_send_buffer_size_force(socket, bytes as usize).is_ok();
-    #[cfg(not(target_os = "linux"))]
-    let forced = false;
-    if !forced {
-        sockopt::set_socket_send_buffer_size(socket, bytes as usize)?;
-    }
-    let effective = sockopt::socket_send_buffer_size(socket)?;
-    Ok(BufferSize { asked: Some(bytes), effective: clamped(effective), limit: system_limit("wmem_max") })
-}
-
-/// Reads `/proc/sys/net/core`; `None` where there is none.
-fn system_limit(name: &str) -> Option<u32> {
-    fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok()
-}
-
-fn clamped(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX)
 }

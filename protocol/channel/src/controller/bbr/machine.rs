@@ -5,9 +5,9 @@ use std::time::Instant;
 use super::{
     Bbr,
     constants::{
-        AGGREGATION_ROUNDS, DOWN_PACING_GAIN, DRAIN_PACING_GAIN, DRAIN_ROUNDS, FULL_PIPE_GROWTH,
-        PROBE_RTT_WINDOW_GAIN, RATE_CYCLES, STARTUP_AGGREGATION_ROUNDS, STARTUP_LOST_RANGES,
-        STARTUP_PACING_GAIN, UP_GROWTH, UP_PACING_GAIN, UP_WINDOW_GAIN, WINDOW_GAIN,
+        AGGREGATION_ROUNDS, CRUISE_WINDOW_GAIN, DOWN_PACING_GAIN, DRAIN_PACING_GAIN, DRAIN_ROUNDS,
+        FULL_PIPE_GROWTH, PROBE_RTT_WINDOW_GAIN, RATE_CYCLES, STARTUP_AGGREGATION_ROUNDS,
+        STARTUP_LOST_RANGES, STARTUP_PACING_GAIN, UP_GROWTH, UP_PACING_GAIN, UP_WINDOW_GAIN, WINDOW_GAIN,
     },
     losses::Round,
     probe::ProbeRtt,
@@ -73,12 +73,13 @@ impl Phase {
         }
     }
 
-    /// The table of §5.6.1.
+    /// The table of §5.6.1, but for [`CRUISE_WINDOW_GAIN`].
     pub(super) fn window_gain(self) -> f64 {
         match self {
             Self::Up => UP_WINDOW_GAIN,
             Self::ProbeRtt(_) => PROBE_RTT_WINDOW_GAIN,
-            Self::Startup | Self::Drain { .. } | Self::Down | Self::Cruise | Self::Refill => WINDOW_GAIN,
+            Self::Down | Self::Cruise => CRUISE_WINDOW_GAIN,
+            Self::Startup | Self::Drain { .. } | Self::Refill => WINDOW_GAIN,
         }
     }
 

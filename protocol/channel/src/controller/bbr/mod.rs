@@ -8,8 +8,8 @@
 //! fall, and numbers of packets rise. Equal calls lead to equal decisions: what is random comes from a seed.
 //!
 //! What differs from the draft says so where it is done: `Bbr::is_startup_over`, `Bbr::is_overflowing`,
-//! `Bbr::judge_round`, `Bbr::is_too_much`, `Bbr::is_queue_growing` and `UP_GROWTH`
-//! (docs/decisions/0022-own-bbr.md has the figures).
+//! `Bbr::judge_round`, `Bbr::is_too_much`, `Bbr::is_queue_growing`, `UP_GROWTH`, `CRUISE_WINDOW_GAIN`, `PROVES_MIN_RTT`
+//! and `Schedule` (docs/decisions/0022-own-bbr.md and 0030-bbr-on-a-path.md have the figures).
 
 mod aggregation;
 mod constants;
@@ -25,6 +25,7 @@ mod reaction;
 mod round_trip;
 mod rounds;
 mod sampler;
+mod schedule;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use self::{
     aggregation::Aggregation,
-    constants::{INITIAL_WINDOW_PACKETS, RATE_CYCLES},
+    constants::{CATCH_UP_GAIN, INITIAL_WINDOW_PACKETS, RATE_CYCLES},
     cycle::Cycle,
     losses::Losses,
     machine::Phase,
@@ -43,6 +44,7 @@ use self::{
     round_trip::RoundTrip,
     rounds::Rounds,
     sampler::Sampler,
+    schedule::Schedule,
 };
 #[cfg(test)]
 pub(crate) use machine::State;
@@ -66,6 +68,7 @@ pub(crate) struct Bbr {
     window: u64,
     pacing_rate: Rate,
     send_quantum: u64,
+    schedule: Schedule,
 
     phase: Phase,
     cycle: Cycle,
@@ -107,6 +110,7 @@ impl Bbr {
             window: initial_window,
             pacing_rate: Rate::ZERO,
             send_quantum: 0,
+            schedule: Schedule::new(),
             phase: Phase::Startup,
             cycle: Cycle::new(now),
             pipe: Pipe::new(),
@@ -151,12 +155,17 @@ impl Bbr {
         if self.sampler.in_flight == 0 && self.sampler.app_limited() {
             self.restart_from_idle(now);
         }
+        if self.sampler.in_flight == 0 {
+            self.schedule.restart();
+        }
+        self.schedule.on_sent(now, bytes, self.pacing_rate);
         self.sampler.on_sent(now, number, bytes, self.rounds.count);
     }
 
     /// Something waits for room in the window.
     pub(crate) fn on_window_limited(&mut self) {
         self.window_limited_in = Some(self.rounds.count);
+        self.schedule.restart();
     }
 
     /// A packet was acknowledged.
@@ -168,6 +177,9 @@ impl Bbr {
     /// says that there was room for more and nothing to send.
     pub(crate) fn on_acks_end(&mut self, now: Instant, in_flight: u64, app_limited: bool) {
         self.sampler.in_flight = in_flight;
+        if app_limited {
+            self.schedule.restart();
+        }
         if app_limited && in_flight < self.window {
             self.sampler.mark_app_limited();
         }
@@ -225,9 +237,10 @@ impl Bbr {
         self.initial_window
     }
 
-    /// How fast packets may leave, in bytes a second.
+    /// How fast packets may leave, in bytes a second; faster for a while where they left too late.
     pub(crate) fn pacing_rate(&self) -> u64 {
-        self.pacing_rate.bytes_per_s()
+        let gain = if self.schedule.is_behind() { CATCH_UP_GAIN } else { 1.0 };
+        self.pacing_rate.times(gain).bytes_per_s()
     }
 
     /// What may leave at once, in bytes.

@@ -22,6 +22,11 @@ impl Rate {
         (self.0 * time.as_secs_f64()) as u64
     }
 
+    /// How long so many bytes take; none where nothing moves.
+    pub(super) fn time_of(self, bytes: u64) -> Duration {
+        Duration::try_from_secs_f64(bytes as f64 / self.0).unwrap_or(Duration::ZERO)
+    }
+
     pub(super) fn bytes_per_s(self) -> u64 {
         self.0.round() as u64
     }

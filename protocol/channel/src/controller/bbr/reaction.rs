@@ -50,7 +50,7 @@ impl Bbr {
         }
     }
 
-    /// The draft waits until a round with losses is over (§5.3.1.3). Where a tenth is lost a queue overflows: without this
+    /// The draft waits until a round with losses is over (§5.3.1.3). Where three tenths are lost a queue overflows: without this
     /// a queue of a quarter of what the path holds lost 1.6 times that, and 0.95 times with it.
     fn is_overflowing(&self, lost: u64, in_flight: u64) -> bool {
         self.losses.ranges() >= STARTUP_LOST_RANGES && lost as f64 > in_flight as f64 * STARTUP_OVERFLOW

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::constants::{MIN_RTT_WINDOW, PROBE_RTT_INTERVAL};
+use super::constants::{MIN_RTT_WINDOW, PROBE_RTT_INTERVAL, PROVES_MIN_RTT};
 
 /// Two minima: one that lasts, and a younger one that decides when to measure.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,8 @@ impl RoundTrip {
     pub(super) fn on_sample(&mut self, now: Instant, rtt: Duration) -> bool {
         let expired = self.recent.is_some_and(|recent| now > recent.at + PROBE_RTT_INTERVAL);
         let recent = match self.recent {
-            Some(recent) if !expired && rtt >= recent.rtt => recent,
+            Some(recent) if !expired && rtt > recent.rtt.mul_f64(PROVES_MIN_RTT) => recent,
+            Some(recent) if !expired => Measured { rtt: rtt.min(recent.rtt), at: now },
             Some(_) | None => Measured { rtt, at: now },
         };
         self.recent = Some(recent);
