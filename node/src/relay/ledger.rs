@@ -331,6 +331,15 @@ mod tests {
     }
 
     #[test]
+    fn a_thousand_identities_behind_one_address_get_the_share_of_one_address() {
+        let (mut ledger, now) = (Ledger::new(Policy::default()), Instant::now());
+        let granted = (0..1_000).filter(|_| ledger.reserve(PeerId::random(), origin(1), now).is_ok()).count();
+        assert_eq!(granted, Policy::default().reservations_per_address);
+        assert_eq!(ledger.counts().refused[&Refusal::ReservationsOfAddress], 1_000 - granted as u64);
+        assert!(ledger.reserve(PeerId::random(), origin(2), now).is_ok());
+    }
+
+    #[test]
     fn a_reservation_that_ends_or_expires_makes_room() {
         let (mut ledger, now, [a, b, c, d]) = (Ledger::new(small()), Instant::now(), peers());
         for (last, peer) in [a, b, c].into_iter().enumerate() {

@@ -108,3 +108,7 @@ pub(super) const RENDEZVOUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Addresses of peers that a relay tries at a time; one beyond is not tried. Each is a socket for as long as nothing answers.
 pub(super) const RELAY_DIALS: u32 = 32;
+
+/// Connections that a relay takes from one IPv4 address or IPv6 network of 64 bits, unless it may have more reservations: an
+/// office behind one router, and an eighth of [`RELAY_CONNECTIONS`] for somebody with many identities.
+pub(super) const RELAY_CONNECTIONS_PER_ADDRESS: usize = 512;

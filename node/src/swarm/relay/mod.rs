@@ -147,7 +147,7 @@ impl Behaviour {
             reserve: Reserve::new(),
             identify: identify::Behaviour::new(identify),
             ping: ping::Behaviour::new(ping),
-            services: Services(shared),
+            services: Services::new(shared),
             autonat: Default::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! [`Services`]: the behaviour by which peers open streams for what a relay does, each of which a future serves.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     convert::Infallible,
     future::{Ready, ready},
     net::{IpAddr, Ipv6Addr},
@@ -34,7 +34,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{hop, rendezvous};
 use crate::{
     relay::{Board, Ledger, Policy},
-    swarm::limits::{RELAY_ASKS, RELAY_STREAM_TIMEOUT, RELAY_STREAMS},
+    swarm::limits::{RELAY_ASKS, RELAY_CONNECTIONS_PER_ADDRESS, RELAY_STREAM_TIMEOUT, RELAY_STREAMS},
 };
 
 /// What all connections of a relay share.
@@ -132,14 +132,37 @@ pub(super) struct Caller {
 }
 
 /// The behaviour.
-pub(super) struct Services(pub(super) Arc<Shared>);
+pub(super) struct Services {
+    shared: Arc<Shared>,
+    /// How many connections there are, by where they come from.
+    connections: HashMap<Option<IpAddr>, usize>,
+}
+
+/// Whoever comes has as many connections as one address may.
+#[derive(Debug, thiserror::Error)]
+#[error("there are {0} connections from this address")]
+struct Crowded(usize);
 
 impl Services {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, connections: HashMap::new() }
+    }
+
+    /// An address may have as many as it may have reservations, and others that come and go.
+    fn check_crowd(&self, origin: Option<IpAddr>) -> Result<(), ConnectionDenied> {
+        let most =
+            RELAY_CONNECTIONS_PER_ADDRESS.max(2 * self.shared.ledger().policy().reservations_per_address);
+        match self.connections.get(&origin) {
+            Some(&count) if count >= most => Err(ConnectionDenied::new(Crowded(count))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn handler(&self, peer: PeerId, id: ConnectionId, remote: &Multiaddr) -> Handler {
         let (asks, asked) = mpsc::channel(RELAY_ASKS);
         let link = Link { id, asks, keep_until_s: Arc::default() };
         let caller = Caller { peer, origin: origin(remote), link };
-        Handler { shared: self.0.clone(), caller, asked, serving: FuturesUnordered::new() }
+        Handler { shared: self.shared.clone(), caller, asked, serving: FuturesUnordered::new() }
     }
 }
 
@@ -164,6 +187,7 @@ impl NetworkBehaviour for Services {
         _: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.check_crowd(origin(remote))?;
         Ok(self.handler(peer, id, remote))
     }
 
@@ -179,8 +203,18 @@ impl NetworkBehaviour for Services {
     }
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
-        if let FromSwarm::ConnectionClosed(closed) = event {
-            self.0.ended(&closed.peer_id, closed.connection_id);
+        if let FromSwarm::ConnectionEstablished(established) = event {
+            let origin = origin(established.endpoint.get_remote_address());
+            *self.connections.entry(origin).or_default() += 1;
+        } else if let FromSwarm::ConnectionClosed(closed) = event {
+            self.shared.ended(&closed.peer_id, closed.connection_id);
+            let origin = origin(closed.endpoint.get_remote_address());
+            if let Entry::Occupied(mut count) = self.connections.entry(origin) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
         }
     }
 
