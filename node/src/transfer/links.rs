@@ -39,7 +39,6 @@ const REPLACED: usize = 64;
 
 /// What this side does to have more connections.
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "a session has one")]
 pub(super) enum LinkRole {
     /// It dialed, and makes them.
     Makes(Box<Dialer>, ConnectionWish),

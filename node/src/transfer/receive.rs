@@ -179,10 +179,8 @@ fn ask(request: &ReceiveRequest, target: TargetView, connection: &Connection) ->
 
 /// A ticket without an address for the transport is told in other words than a sender that cannot be reached.
 fn unreached(error: DialedError, request: &ReceiveRequest) -> ReceiveError {
-    match error {
-        DialedError::Connect(ConnectError::Dial(DialError::NoAddress(_))) => {
-            ReceiveError::NoAddress { transport: request.reach.only }
-        }
-        error => error.into(),
+    if matches!(error, DialedError::Connect(ConnectError::Dial(DialError::NoAddress(_)))) {
+        return ReceiveError::NoAddress { transport: request.reach.only };
     }
+    error.into()
 }
