@@ -1,6 +1,6 @@
 //! How much of a copy is waiting for answers: the question of latency.
 //!
-//! [`model`] runs the state machines of the protocol over a model of the wire, in virtual time; [`real`] runs two
+//! [`mod@model`] runs the state machines of the protocol over a model of the wire, in virtual time; [`mod@real`] runs two
 //! `ketch` over an emulated path. Both copy each [`work`] into nothing, over as many parallel streams or connections as
 //! asked. `docs/benchmarks/latency.md` tells the method.
 

@@ -3,7 +3,7 @@
 //!
 //! The inviter waits with [`Inviting`]; its [`crate::trust::Invitation`] says what is allowed. The guest finds it by
 //! [`Meeting`] and runs [`join`]. Both learn the PeerId that the other one proved on the connection, and what it
-//! said under a key that only those have who know the code: the keys are in [`keys`], the bytes in
+//! said under a key that only those have who know the code: the keys are in `keys`, the bytes in
 //! `ketch_protocol::introduction`.
 
 mod guest;
