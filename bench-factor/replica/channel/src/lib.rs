@@ -4,6 +4,9 @@
 
 #[path = "../../../../protocol/channel/src/buffer.rs"]
 mod buffer;
+#[allow(dead_code, reason = "no circuit is relayed here")]
+#[path = "../../../../protocol/channel/src/circuit.rs"]
+mod circuit;
 #[path = "../../../../protocol/channel/src/controller/kernel.rs"]
 mod controller;
 #[path = "../../../../protocol/channel/src/diagnosis.rs"]
@@ -17,6 +20,8 @@ mod gauge;
 pub mod limits;
 mod mux;
 mod quic;
+#[path = "../../../../protocol/channel/src/security.rs"]
+mod security;
 #[path = "../../../../protocol/channel/src/settings.rs"]
 mod settings;
 #[path = "../../../../protocol/channel/src/setup.rs"]
@@ -26,6 +31,7 @@ mod socket;
 #[path = "../../../../protocol/channel/src/tcp.rs"]
 mod tcp;
 mod tls;
+#[allow(dead_code, reason = "no circuit is relayed here")]
 #[path = "../../../../protocol/channel/src/transport.rs"]
 mod transport;
 
