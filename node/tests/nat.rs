@@ -47,12 +47,20 @@ struct World {
 
 impl World {
     fn new(sender: Uplink, receiver: Uplink) -> Self {
+        Self::with_policy(sender, receiver, "")
+    }
+
+    /// The relay has this configuration.
+    fn with_policy(sender: Uplink, receiver: Uplink, policy: &str) -> Self {
         let place = tempfile::tempdir().unwrap();
         let members = [("relay", Uplink::Public), ("sender", sender), ("receiver", receiver)];
         let internet =
             Internet::new(&members, &Profile::named("de-us-200").unwrap(), Options::default()).unwrap();
         let said = place.path().join("relay-said");
-        let mut command = ketch(&place.path().join("relay"), &["relay", "--json"]);
+        let config = place.path().join("relay.toml");
+        fs::write(&config, policy).unwrap();
+        let arguments = ["relay", "--json", "--config", config.to_str().unwrap()];
+        let mut command = ketch(&place.path().join("relay"), &arguments);
         command.stdout(File::create(&said).unwrap());
         let relay = internet.member("relay").unwrap().spawn(command).unwrap();
         let said = || fs::read_to_string(&said).unwrap_or_default();
@@ -207,6 +215,22 @@ fn is_told_and_may_go_over_the_relay(sender: Uplink, receiver: Uplink, transport
     assert!(received.output.status.success(), "{}\n{}", received.told(), world.text("sender-erred"));
     assert!(received.address().contains("p2p-circuit"), "{}", received.told());
     assert!(world.is_received());
+}
+
+#[test]
+fn a_circuit_that_is_cut_at_its_limit_is_no_success_and_says_whose_limit_it_was() {
+    if !lab_is_there() {
+        return;
+    }
+    let policy = "[circuits]\nbytes = \"1M\"\n";
+    let world = World::with_policy(Uplink::Symmetric, Uplink::Symmetric, policy);
+    let _sender = world.offer(LONG, &[]);
+    let received = world.receive(&["--relay", "--retry-for", "0s"]);
+    assert_eq!(received.output.status.code(), Some(1), "{}", received.told());
+    let relay = world.relay_addresses[0].rsplit_once('/').unwrap().1;
+    assert!(received.told().contains(relay), "{}", received.told());
+    assert!(received.told().contains("up to 1048576 bytes"), "{}", received.told());
+    assert!(!world.is_received());
 }
 
 #[test]

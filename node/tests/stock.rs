@@ -154,7 +154,8 @@ async fn of_two_connections_that_one_dial_makes_one_is_closed() {
     let built = built.with_quic().with_behaviour(Stock::new).unwrap();
     let mut stock = built.with_swarm_config(patient).build();
     let peer = *stock.local_peer_id();
-    stock.listen_on(Stack::Tls.listen_address()).unwrap();
+    // Those of one transport are tried at once.
+    stock.listen_on(Stack::Quic.listen_address()).unwrap();
     stock.listen_on(Stack::Quic.listen_address()).unwrap();
     let mut addresses = Vec::new();
     while addresses.len() < 2 {

@@ -83,7 +83,9 @@ impl PlayedSender {
         let (node, mut inbound) = node(Keypair::generate_ed25519(), Some(transport)).await;
         let secret = Secret::from_bytes([7; 16]);
         let ticket = Ticket::new(node.peer(), node.listen_addresses(), secret, None);
-        let receiver = Ketch::start(place.receive(&ticket.to_string(), options));
+        // A receiver that goes on by itself would only find the same peer again.
+        let once = [options, &["--retry-for", "0s"]].concat();
+        let receiver = Ketch::start(place.receive(&ticket.to_string(), &once));
         let met = timeout(PATIENCE, inbound.next()).await;
         let (connection, mut stream) = met.expect("the receiver should come").unwrap();
         assert_eq!(StreamKind::read(&mut stream).await.unwrap(), StreamKind::Control);

@@ -93,18 +93,6 @@ async fn relays_stand_in_the_state_folder_too() {
 }
 
 #[tokio::test]
-async fn a_transfer_over_a_circuit_that_is_cut_fails_and_says_whose_limit_it_was() {
-    let meeting = Meeting::by("[circuits]\nbytes = \"1M\"\n").await;
-    let relay = meeting.relay_at.rsplit_once('/').unwrap().1;
-    let ended = meeting.pull(&[&"--address", &meeting.circuits[0], &"--retry-for", &"0s"]).await.expect(1);
-    let connected = ended.event("connected");
-    assert_eq!(connected["relay"]["limit_bytes"], 1 << 20);
-    let told = text(&ended.event("error")["error"]);
-    assert!(told.contains(relay) && told.contains("up to 1048576 bytes"), "{told}");
-    assert!(!meeting.place.path("pulled/file").exists());
-}
-
-#[tokio::test]
 async fn a_node_that_serves_tells_when_its_relay_is_lost() {
     let mut meeting = Meeting::by("").await;
     meeting.relay.kill().await;
