@@ -8,6 +8,7 @@ use libp2p::{
     swarm::{self, ConnectionDenied},
 };
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, oneshot},
     time::timeout,
 };
@@ -211,13 +212,29 @@ async fn attempt(
     };
     let (reply, dialed) = oneshot::channel();
     let command = Command::Dial { peer, address, reply };
+    let mut dialed = Dialed(dialed);
     commands.send(command).await.map_err(|_| AttemptError::Stopped)?;
-    dialed.await.map_err(|_| AttemptError::Stopped)?
+    (&mut dialed.0).await.map_err(|_| AttemptError::Stopped)?
+}
+
+/// What comes of an attempt. A connection that came as another one won is closed, not left to grow idle.
+struct Dialed(oneshot::Receiver<Result<Connection, AttemptError>>);
+
+impl Drop for Dialed {
+    fn drop(&mut self) {
+        self.0.close();
+        if let Ok(Ok(connection)) = self.0.try_recv() {
+            close_aside(connection);
+        }
+    }
 }
 
 /// Closes a connection that nobody waits for any more.
 fn close_aside(connection: Connection) {
-    tokio::spawn(async move { connection.close().await });
+    // Without a runtime there is no node either.
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(async move { connection.close().await });
+    }
 }
 
 /// What the swarm says of one failed attempt, in our words.
