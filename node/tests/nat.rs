@@ -20,6 +20,10 @@ use ketch_lab::{Internet, Lab, Member, Options, Running, Uplink, profile::Profil
 /// How long a program may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Time in which somebody who waits is told that there is no direct way: the 12 s that it is waited for, and what a busy
+/// machine takes for the rest.
+const TOLD_IN: Duration = Duration::from_secs(20);
+
 fn lab_is_there() -> bool {
     let available = Lab::routers_available();
     if let Err(error) = &available {
@@ -207,7 +211,7 @@ fn is_told_and_may_go_over_the_relay(sender: Uplink, receiver: Uplink, transport
     let _sender = world.offer(SMALL, &told);
     let received = world.receive(&told);
     assert_eq!(received.output.status.code(), Some(3), "{}", received.told());
-    assert!(received.took < Duration::from_secs(15), "{}", received.told());
+    assert!(received.took < TOLD_IN, "{}", received.told());
     let said = received.told();
     assert!(said.contains("symmetric NAT") && said.contains("--relay"), "{said}");
     assert!(!world.at("target").join("tree").exists());
