@@ -13,7 +13,7 @@ use ketch::{
     state::StateFolder,
     swarm::{
         Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, TransportKind,
-        address::{is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
+        address::{dialable_by_others, is_loopback, on_every_interface, with_any_port, with_port_of},
     },
     transfer,
     tree::{Source, SourceError},
@@ -262,13 +262,10 @@ fn everywhere(addresses: &[Multiaddr]) -> Vec<Multiaddr> {
     all
 }
 
-/// Addresses worth a place in a ticket: what another machine can dial, and if there is none what this one can.
-/// Sorted, since listeners report them in any order and the same offer should have the same ticket.
+/// Addresses worth a place in a ticket. Sorted, since listeners report them in any order and the same offer should have the same ticket.
 pub(super) fn addresses_to_share(mut addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
     addresses.sort();
-    let is_near = |address: &Multiaddr| is_loopback(address) || is_link_local(address);
-    let (near, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_near);
-    if others.is_empty() { near } else { others }
+    dialable_by_others(addresses)
 }
 
 fn announce(command: &args::Send, ticket: &Ticket, reopened: bool) -> anyhow::Result<()> {
