@@ -94,6 +94,9 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
         },
     };
     output.clear();
+    if let Some(waiting) = waiting {
+        waiting.end().await;
+    }
     node.shutdown().await;
     Ok(exit_of(&ended?))
 }
@@ -123,8 +126,13 @@ async fn wait_for_guest(
         offer.admit(peer, ticket.secret(), now_s()).map_err(|error| error.to_string())?;
         Ok(ticket.to_string().into_bytes())
     };
-    waiting.guest(give).await?;
-    Ok(waiting)
+    match waiting.guest(give).await {
+        Ok(_) => Ok(waiting),
+        Err(error) => {
+            waiting.end().await;
+            Err(error)
+        }
+    }
 }
 
 /// The worst of all sessions: whoever looks at one code wants to know whether all have everything.
