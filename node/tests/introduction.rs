@@ -326,13 +326,50 @@ async fn a_guest_believes_nobody_who_does_not_know_the_code() {
         let error = come(&guest, &found(&impostor), right()).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
-    // One after the other: who is no inviter does not keep the guest from the one who is.
+    // Who is no inviter does not keep the guest from the one who is.
     let (impostor, mut host) = (impostor(vec![share, welcome]).await, Host::start(right()).await);
     let password = right();
     let joining = Joining { password: &password, purpose: Purpose::Fetch, says: b"thank you".to_vec() };
     let candidates = vec![found(&impostor), found(&host.node)];
     let met = futures::join!(host.next(), join(&guest, &joining, candidates));
     assert_introduced(met, host.node.peer(), guest.peer());
+}
+
+#[tokio::test]
+async fn those_who_wait_for_another_code_use_up_no_guess() {
+    let (guest, _inbound) = node(&[], false).await;
+    let mut others = Vec::new();
+    for number in 10..16 {
+        others.push(Host::start(code(&format!("{number}-crossword-almond"))).await);
+    }
+    let mut host = Host::start(right()).await;
+    let candidates: Vec<_> = others.iter().chain([&host]).map(|host| found(&host.node)).collect();
+    let password = right();
+    let joining = Joining { password: &password, purpose: Purpose::Fetch, says: b"thank you".to_vec() };
+    let turning_away = join_all(others.iter_mut().map(Host::next));
+    let met = tokio::select! {
+        met = async { futures::join!(host.next(), join(&guest, &joining, candidates)) } => met,
+        _ = turning_away => panic!("nobody came for these"),
+    };
+    assert_introduced(met, host.node.peer(), guest.peer());
+    assert!(others.iter().all(|other| other.turned_away() == ["it came for another code"]));
+}
+
+#[tokio::test]
+async fn of_many_who_say_that_they_wait_four_may_guess() {
+    let (guest, _inbound) = node(&[], false).await;
+    let welcome = Message::Welcome(Welcome { proof: [0; PROOF_BYTES], sealed: vec![0; 64] });
+    let mut candidates = Vec::new();
+    for _ in 0..7 {
+        candidates.push(found(&impostor(vec![Message::Share(share(b'B')), welcome.clone()]).await));
+    }
+    let password = right();
+    let joining = Joining { password: &password, purpose: Purpose::Fetch, says: Vec::new() };
+    let error = join(&guest, &joining, candidates).await.unwrap_err();
+    let JoinError::Failed(tried) = &error else { panic!("{error}") };
+    let of = |is: fn(&GuestError) -> bool| tried.iter().filter(|(_, error)| is(error)).count();
+    assert_eq!(of(|error| matches!(error, GuestError::Impostor)), 4, "{error}");
+    assert_eq!(of(|error| matches!(error, GuestError::Enough)), 3, "{error}");
 }
 
 #[tokio::test]

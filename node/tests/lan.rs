@@ -130,6 +130,29 @@ fn a_ticket_works_on_the_lan_though_its_addresses_are_stale() {
 }
 
 #[test]
+fn a_code_alone_finds_its_maker_on_the_lan() {
+    let Some(lan) = Lan::new() else { return };
+    let log = lan.file("invited");
+    let mut sender = lan.ketch("sender", &["send", "--code", "--json", lan.file("content").to_str().unwrap()]);
+    sender.stdout(fs::File::create(&log).unwrap());
+    let _sender = lan.path.spawn(Side::B, sender).unwrap();
+    let invited = || {
+        let said = fs::read_to_string(&log).unwrap();
+        let mut events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.find(|event| event["event"] == "invited")
+    };
+    wait_until("the sender printed no code", || invited().is_some());
+    let code = invited().unwrap()["code"].as_str().unwrap().to_owned();
+    let target = lan.file("target");
+    let receive = ["receive", &code, target.to_str().unwrap(), "--yes"];
+    let shut = lan.on_a(&[&receive[..], &["--no-lan"]].concat());
+    assert_eq!(shut.status.code(), Some(2), "{}", said(&shut));
+    let received = lan.on_a(&receive);
+    assert!(received.status.success(), "{}", said(&received));
+    assert_eq!(fs::read(lan.file("target/content")).unwrap(), CONTENT);
+}
+
+#[test]
 fn an_address_that_is_announced_stands_first_in_the_ticket() {
     let Some(lan) = Lan::new() else { return };
     let (_sender, ticket) = lan.send(&["--announce", "/dns/example.org/tcp/4001"]);

@@ -4,11 +4,13 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::{AsyncReadExt as _, AsyncWriteExt as _, FutureExt as _, StreamExt as _, future::join_all};
 use ketch::{
+    introduction::{AtRelays, Meeting as _, MeetingError},
     relay::{Allowance, Carrying, Policy},
     swarm::{
         CloseReason, Connection, Inbound, KeptReservations, Keypair, MeetingName, Node, NodeOptions, Relay,
         RelayOptions, RelayServer, Stream, TransportKind,
     },
+    trust::code::Nameplate,
 };
 use libp2p::{
     Multiaddr, Swarm, SwarmBuilder, noise, ping, relay,
@@ -286,9 +288,37 @@ async fn who_has_left_addresses_under_a_name_is_found_until_it_takes_them_back()
 }
 
 #[tokio::test]
+async fn the_number_of_a_code_leads_to_its_maker_and_is_nobody_elses_until_it_is_withdrawn() {
+    let relay = relay().await;
+    let (one, _one) = hidden(vec![known(&relay)]).await;
+    let (other, _other) = hidden(vec![known(&relay)]).await;
+    let kept = [one.keep_reservations(), other.keep_reservations()];
+    within(join_all(kept.iter().map(KeptReservations::settled))).await;
+    let (there, here) = (AtRelays::of(&one).unwrap(), AtRelays::of(&other).unwrap());
+    let seven = Nameplate::new(7).unwrap();
+
+    let present = within(there.announce(seven)).await.unwrap();
+    let found = within(here.find(seven)).await.unwrap();
+    assert_eq!((found.len(), found[0].peer), (1, one.peer()));
+    assert_eq!(within(here.find(Nameplate::new(8).unwrap())).await, Ok(Vec::new()));
+    let connection = within(other.dial(found[0].peer, found[0].addresses.clone())).await.unwrap();
+    assert_eq!(connection.peer(), one.peer());
+
+    // Who finds it taken leaves nothing there.
+    let taken = within(here.announce(seven)).await.err();
+    assert_eq!(taken, Some(MeetingError::Taken(seven)));
+    within(async { while there.find(seven).await.unwrap().len() > 1 {} }).await;
+
+    within(present.withdraw()).await;
+    within(async { while !here.find(seven).await.unwrap().is_empty() {} }).await;
+    assert!(within(here.announce(seven)).await.is_ok());
+}
+
+#[tokio::test]
 async fn without_a_relay_nobody_is_found_and_nothing_is_left() {
     let (node, _) = hidden(Vec::new()).await;
     let name = MeetingName::of_peer(&node.peer());
+    assert!(AtRelays::of(&node).is_none());
     assert!(within(node.register(&name)).await.is_err());
     assert!(within(node.addresses_at_relays(node.peer())).await.is_empty());
     within(node.keep_reservations().settled()).await;

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use ketch::{
-    introduction::{self, Announced, Direct, Introduced, Inviting, Meeting, Trouble},
+    introduction::{self, Announced, Introduced, Inviting, Trouble},
     swarm::{Introductions, Multiaddr, Node, PeerId},
     trust::{Code, Invitation, Ticket},
 };
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     exit::Interrupted,
-    join::Told,
+    join::{Told, wherever},
     json,
     output::{print_json, print_line, print_result},
 };
@@ -27,8 +27,8 @@ pub(super) struct Waiting {
     inviting: Inviting,
     json: bool,
     stop: CancellationToken,
-    /// Keeps the code findable.
-    _announced: Option<Announced>,
+    /// What makes the code found.
+    announced: Option<Announced>,
 }
 
 /// What is waited with, for what, and how long.
@@ -48,7 +48,7 @@ pub(super) struct Invite<'a> {
 impl Invite<'_> {
     /// Makes a code, prints it and begins to wait.
     pub(super) async fn by_code(self) -> anyhow::Result<Waiting> {
-        let announced = introduction::announce(&places()).await?;
+        let announced = introduction::announce(&wherever(self.node)).await?;
         announced.unavailable.iter().for_each(|error| print_line(&format!("warning: {error}")));
         self.begin(&Told::Code(announced.code), Some(announced))
     }
@@ -63,7 +63,7 @@ impl Invite<'_> {
         self.print(told).context("printing what the other side has to be told")?;
         let invitation = Invitation::new(told.password(), self.purpose, self.expires_s);
         let inviting = Inviting::new(self.node.peer(), self.introductions, invitation);
-        Ok(Waiting { inviting, json: self.json, stop: self.stop.clone(), _announced: announced })
+        Ok(Waiting { inviting, json: self.json, stop: self.stop.clone(), announced })
     }
 
     fn print(&self, told: &Told) -> std::io::Result<()> {
@@ -84,9 +84,11 @@ impl Invite<'_> {
     }
 
     fn print_code(&self, code: &Code, addresses: &[String]) {
-        print_line("the code, good for one try; on the other machine one of:");
+        let command = self.command;
+        print_line(&format!("the code, good for one try; on the other machine: {command} {code}"));
+        print_line(&format!("{}, or one of:", found_where(self.node)));
         for address in addresses {
-            print_line(&format!("  {} {code} --at {address}", self.command));
+            print_line(&format!("  {command} {code} --at {address}"));
         }
         print_result(&code.to_string());
     }
@@ -110,6 +112,13 @@ impl Waiting {
         Ok(introduced)
     }
 
+    /// Lets nobody find the code any longer.
+    pub(super) async fn end(self) {
+        if let Some(announced) = self.announced {
+            announced.withdraw().await;
+        }
+    }
+
     /// Gives the same guest the same once more, as often as it comes.
     pub(super) async fn again(&mut self, said: Vec<u8>) -> Infallible {
         while self.guest(|_| Ok(said.clone())).await.is_ok() {}
@@ -118,16 +127,21 @@ impl Waiting {
     }
 }
 
+/// Who finds the maker of a code by the code alone.
+fn found_where(node: &Node) -> &'static str {
+    match (node.is_on_lan(), node.knows_relays()) {
+        (true, true) => "that finds this one on the same LAN, and wherever it names one of the same relays",
+        (true, false) => "that finds this one on the same LAN",
+        (false, true) => "that finds this one where it names one of the same relays",
+        (false, false) => "which cannot find this one by the code alone: name a relay",
+    }
+}
+
 fn tell_turned_away(peer: PeerId, trouble: &Trouble, as_json: bool) {
     if as_json {
         return print_json(&json::turned_away(peer, &trouble.to_string()));
     }
     print_line(&format!("turned away {peer}: {trouble}"));
-}
-
-/// Where a code can be found without its maker's address.
-fn places() -> Vec<Box<dyn Meeting>> {
-    vec![Box::new(Direct(Vec::new()))]
 }
 
 /// Seconds since 1970.

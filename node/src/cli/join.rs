@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 
 use anyhow::Context as _;
 use ketch::{
-    introduction::{self, Direct, Found, Introduced, Joining, Meeting},
+    introduction::{self, AtRelays, Direct, Found, Introduced, Joining, Meeting, OnLan},
     swarm::{Multiaddr, Node, address::split_peer},
     trust::{Code, Ticket, invitation::Password, ticket::TICKET_CHARACTERS},
 };
@@ -54,10 +54,6 @@ impl Told {
                 message: "--at goes with a code; a ticket has addresses of its own".into(),
                 hint: None,
             }),
-            Self::Code(_) if at.is_empty() => Err(Usage {
-                message: "a code does not say where its maker is".into(),
-                hint: Some("--at ADDR/p2p/PEERID says it, as it is printed beside the code"),
-            }),
             Self::Ticket(_) | Self::Code(_) => Ok(()),
         }
     }
@@ -95,7 +91,7 @@ pub(super) async fn join(
     stop: &CancellationToken,
 ) -> anyhow::Result<Introduced> {
     let joined = async {
-        let found = find(told, at).await?;
+        let found = find(node, told, at).await?;
         let password = told.password();
         Ok(introduction::join(node, &Joining { password: &password, purpose, says }, found).await?)
     };
@@ -106,20 +102,37 @@ pub(super) async fn join(
 }
 
 /// Who may have made it.
-async fn find(told: &Told, at: &[Multiaddr]) -> anyhow::Result<Vec<Found>> {
+async fn find(node: &Node, told: &Told, at: &[Multiaddr]) -> anyhow::Result<Vec<Found>> {
     let code = match told {
         Told::Ticket(ticket) => {
             return Ok(vec![Found { peer: ticket.peer(), addresses: ticket.addresses().to_vec() }]);
         }
         Told::Code(code) => code,
     };
-    let (found, unavailable) = introduction::find(&places(at)?, code.nameplate()).await;
+    let places = places(node, at)?;
+    if places.is_empty() {
+        return Err(nowhere().into());
+    }
+    let (found, unavailable) = introduction::find(&places, code.nameplate()).await;
     unavailable.iter().for_each(|error| print_line(&format!("warning: {error}")));
     Ok(found)
 }
 
-/// Where a code is looked for.
-fn places(at: &[Multiaddr]) -> anyhow::Result<Vec<Box<dyn Meeting>>> {
+fn nowhere() -> Usage {
+    Usage {
+        message: "a code does not say where its maker is, and there is no place to ask".into(),
+        hint: Some(
+            "leave out --no-lan where both are on one LAN, name with --relay-at a relay that the other side has too, or \
+             say with --at ADDR/p2p/PEERID where it is, as it is printed beside the code",
+        ),
+    }
+}
+
+/// Where a code is looked for: where it was said to be, or else wherever this node meets others.
+fn places(node: &Node, at: &[Multiaddr]) -> anyhow::Result<Vec<Box<dyn Meeting>>> {
+    if at.is_empty() {
+        return Ok(wherever(node));
+    }
     let named = at.iter().map(|address| {
         let (peer, address) = split_peer(address.clone()).ok_or_else(|| Usage {
             message: format!("--at {address} does not say whom to expect: it must end in /p2p/PEERID"),
@@ -129,4 +142,16 @@ fn places(at: &[Multiaddr]) -> anyhow::Result<Vec<Box<dyn Meeting>>> {
     });
     let direct = Direct(named.collect::<Result<Vec<_>, Usage>>()?);
     Ok(vec![Box::new(direct)])
+}
+
+/// Where a node meets others that know a code's number alone.
+pub(super) fn wherever(node: &Node) -> Vec<Box<dyn Meeting>> {
+    let mut places = Vec::<Box<dyn Meeting>>::new();
+    if let Some(relays) = AtRelays::of(node) {
+        places.push(Box::new(relays));
+    }
+    if let Some(lan) = OnLan::of(node) {
+        places.push(Box::new(lan));
+    }
+    places
 }

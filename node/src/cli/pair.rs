@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use ketch::{
     introduction::{Introduced, PairCard},
     state::StateFolder,
-    swarm::{Inbound, Keypair, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
+    swarm::{Inbound, Multiaddr, Node, NodeOptions, PeerId, address::with_port},
     trust::{Book, PeerName, book::BookError, lifetime::Lifetime},
 };
 use ketch_protocol::introduction::Purpose;
@@ -20,6 +20,7 @@ use super::{
     json, load_identity,
     output::{print_json, print_line, print_result},
     peers,
+    reserving::Reserving,
     send::{addresses_to_share, default_addresses},
     serve, stop_on_signal,
 };
@@ -35,7 +36,7 @@ pub(super) async fn run(command: args::Pair, state: &StateFolder) -> anyhow::Res
     let stop = stop_on_signal()?;
     // A book that cannot be used is better known before anybody comes.
     Book::load(state)?;
-    let (node, inbound) = listen(&command, load_identity(state)?, told.is_none()).await?;
+    let (node, inbound) = listen(&command, state, told.is_none()).await?;
     let own = own_card(&command, &node)?.encode();
     let introduced = match &told {
         Some(told) => join(&node, told, &command.at, Purpose::Pair, own, &stop).await,
@@ -48,15 +49,20 @@ pub(super) async fn run(command: args::Pair, state: &StateFolder) -> anyhow::Res
 
 async fn listen(
     command: &args::Pair,
-    identity: Keypair,
+    state: &StateFolder,
     introductions: bool,
 ) -> anyhow::Result<(Node, Inbound)> {
-    let options = NodeOptions { introductions, ..NodeOptions::default() };
+    let options = NodeOptions {
+        introductions,
+        relays: command.reach.relays(state)?,
+        lan: command.reach.lan(),
+        ..NodeOptions::default()
+    };
     let options = match command.listen.is_empty() {
         true => NodeOptions { listen_where_possible: default_addresses(None), ..options },
         false => NodeOptions { listen: command.listen.clone(), ..options },
     };
-    Ok(Node::start(identity, options).await?)
+    Ok(Node::start(load_identity(state)?, options).await?)
 }
 
 /// Prints a ticket or a code, and waits for the other side.
@@ -67,7 +73,9 @@ async fn wait(
     own: Vec<u8>,
     stop: &CancellationToken,
 ) -> anyhow::Result<Introduced> {
-    let addresses = addresses_to_share(node.listen_addresses());
+    let reserving = Reserving::start(node, command.json).await;
+    let listening = addresses_to_share(node.listen_addresses()).into_iter();
+    let addresses: Vec<_> = listening.chain(reserving.addresses()).collect();
     anyhow::ensure!(!addresses.is_empty(), "no address of this machine can be listened on");
     let introductions = inbound.take_introductions().context("the node has no introductions to take")?;
     let invite = Invite {
@@ -81,7 +89,9 @@ async fn wait(
         stop,
     };
     let mut waiting = if command.code { invite.by_code().await? } else { invite.by_ticket()? };
-    waiting.guest(|_| Ok(own.clone())).await
+    let introduced = waiting.guest(|_| Ok(own.clone())).await;
+    waiting.end().await;
+    introduced
 }
 
 /// What this side says of itself: where `ketch serve` will listen, which this command does not.

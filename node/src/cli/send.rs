@@ -13,7 +13,7 @@ use ketch::{
     state::StateFolder,
     swarm::{
         Inbound, Keypair, Multiaddr, Node, NodeError, NodeOptions, TransportKind,
-        address::{is_link_local, is_loopback, on_every_interface, with_any_port, with_port_of},
+        address::{dialable_by_others, is_loopback, on_every_interface, with_any_port, with_port_of},
     },
     transfer,
     tree::{Source, SourceError},
@@ -94,6 +94,9 @@ pub(super) async fn run(command: args::Send, state: &StateFolder) -> anyhow::Res
         },
     };
     output.clear();
+    if let Some(waiting) = waiting {
+        waiting.end().await;
+    }
     node.shutdown().await;
     Ok(exit_of(&ended?))
 }
@@ -123,8 +126,13 @@ async fn wait_for_guest(
         offer.admit(peer, ticket.secret(), now_s()).map_err(|error| error.to_string())?;
         Ok(ticket.to_string().into_bytes())
     };
-    waiting.guest(give).await?;
-    Ok(waiting)
+    match waiting.guest(give).await {
+        Ok(_) => Ok(waiting),
+        Err(error) => {
+            waiting.end().await;
+            Err(error)
+        }
+    }
 }
 
 /// The worst of all sessions: whoever looks at one code wants to know whether all have everything.
@@ -262,13 +270,10 @@ fn everywhere(addresses: &[Multiaddr]) -> Vec<Multiaddr> {
     all
 }
 
-/// Addresses worth a place in a ticket: what another machine can dial, and if there is none what this one can.
-/// Sorted, since listeners report them in any order and the same offer should have the same ticket.
+/// Addresses worth a place in a ticket. Sorted, since listeners report them in any order and the same offer should have the same ticket.
 pub(super) fn addresses_to_share(mut addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
     addresses.sort();
-    let is_near = |address: &Multiaddr| is_loopback(address) || is_link_local(address);
-    let (near, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_near);
-    if others.is_empty() { near } else { others }
+    dialable_by_others(addresses)
 }
 
 fn announce(command: &args::Send, ticket: &Ticket, reopened: bool) -> anyhow::Result<()> {

@@ -2,11 +2,12 @@
 
 use std::{fmt, time::Duration};
 
+use futures::{StreamExt as _, stream};
 use ketch_protocol::{
     introduction::{Hello, Message, Purpose, Refusal},
     limits::{INTRODUCTION_TIMEOUT_S, VERSION},
 };
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     Found, Introduced,
@@ -18,9 +19,15 @@ use crate::{
     trust::invitation::Password,
 };
 
-/// Most peers that are tried under one number. Each of them may guess once, so a place that names many must not get
-/// many guesses.
-const CANDIDATES: usize = 4;
+/// Most peers that get as far as the guest's proof. Each of them may be somebody who guesses, so a place that names many
+/// must not get many guesses.
+const GUESSES: usize = 4;
+
+/// Most peers that are asked whether they wait for this guest: more than have ketch running on most LANs.
+const CANDIDATES: usize = 64;
+
+/// How many of them at a time.
+const AT_ONCE: usize = 8;
 
 /// What a guest brings.
 #[derive(Debug)]
@@ -60,6 +67,7 @@ impl JoinError {
             | GuestError::Stream(_)
             | GuestError::Keys(_)
             | GuestError::Impostor
+            | GuestError::Enough
             | GuestError::Silence => None,
         });
         refusals.next()
@@ -96,34 +104,53 @@ pub enum GuestError {
     /// It does not know the code.
     #[error("it does not know the code, though it says that it does")]
     Impostor,
+    /// Too many others have claimed to be the one before.
+    #[error("{GUESSES} others said before that they wait for this code, and do not know it")]
+    Enough,
     /// It took too long.
     #[error("the introduction took more than {INTRODUCTION_TIMEOUT_S} s")]
     Silence,
 }
 
-/// Tries those who were found, one after the other, until one proves that it is the inviter.
+/// Asks those who were found, until one proves that it is the inviter.
 pub async fn join(node: &Node, joining: &Joining<'_>, found: Vec<Found>) -> Result<Introduced, JoinError> {
-    let mut tried = Vec::new();
-    for candidate in found.into_iter().filter(|found| found.peer != node.peer()).take(CANDIDATES) {
+    let guesses = Semaphore::new(GUESSES);
+    let others = found.into_iter().filter(|found| found.peer != node.peer()).take(CANDIDATES);
+    let meetings = others.map(|candidate| async {
         let peer = candidate.peer;
-        match meet(node, joining, candidate).await {
+        meet(node, joining, candidate, &guesses).await.map_err(|error| (peer, error))
+    });
+    let mut met = stream::iter(meetings).buffer_unordered(AT_ONCE);
+    let mut tried = Vec::new();
+    while let Some(outcome) = met.next().await {
+        match outcome {
             Ok(introduced) => return Ok(introduced),
-            Err(error) => tried.push((peer, error)),
+            Err(failed) => tried.push(failed),
         }
     }
     Err(if tried.is_empty() { JoinError::Nobody } else { JoinError::Failed(tried) })
 }
 
-async fn meet(node: &Node, joining: &Joining<'_>, found: Found) -> Result<Introduced, GuestError> {
+async fn meet(
+    node: &Node,
+    joining: &Joining<'_>,
+    found: Found,
+    guesses: &Semaphore,
+) -> Result<Introduced, GuestError> {
     let connection = node.dial(found.peer, found.addresses).await?;
     let line = Line::new(connection.open_introduction().await?);
     let parties = Parties { guest: node.peer(), inviter: found.peer, purpose: joining.purpose };
-    let conversed = timeout(Duration::from_secs(INTRODUCTION_TIMEOUT_S), converse(line, joining, &parties));
-    let said = conversed.await.unwrap_or(Err(GuestError::Silence))?;
-    Ok(Introduced { connection, said })
+    let conversed = converse(line, joining, &parties, guesses);
+    let said = timeout(Duration::from_secs(INTRODUCTION_TIMEOUT_S), conversed).await;
+    Ok(Introduced { connection, said: said.unwrap_or(Err(GuestError::Silence))? })
 }
 
-async fn converse(mut line: Line, joining: &Joining<'_>, parties: &Parties) -> Result<Vec<u8>, GuestError> {
+async fn converse(
+    mut line: Line,
+    joining: &Joining<'_>,
+    parties: &Parties,
+    guesses: &Semaphore,
+) -> Result<Vec<u8>, GuestError> {
     let (exchange, share) = Exchange::as_guest(joining.password, parties);
     let nameplate = joining.password.nameplate();
     line.say(&Message::Hello(Hello { version: VERSION, purpose: joining.purpose, nameplate, share })).await?;
@@ -131,6 +158,8 @@ async fn converse(mut line: Line, joining: &Joining<'_>, parties: &Parties) -> R
         .hear("share", |message| if let Message::Share(share) = message { Ok(share) } else { Err(message) })
         .await?;
     let keys = exchange.finish(&share)?;
+    // The proof is what a guess can be compared with.
+    guesses.try_acquire().map_err(|_| GuestError::Enough)?.forget();
     line.say(&Message::Proof(keys.guest_proof())).await?;
     let welcome =
         line.hear("welcome", |message| {

@@ -10,26 +10,31 @@ use std::{
 
 use futures::future::{BoxFuture, join_all, ready};
 
-use crate::{
-    swarm::{Multiaddr, PeerId},
-    trust::{Code, code::Nameplate},
-};
+pub use crate::swarm::Found;
+use crate::trust::{Code, code::Nameplate};
 
 /// How often a number is drawn: three short ones, and so many long ones that a place with a thousand who wait leaves
 /// one of them free.
 const DRAWS: u32 = 12;
 
-/// Somebody who may be the inviter.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Who has to answer.
-    pub peer: PeerId,
-    /// Where to dial it.
-    pub addresses: Vec<Multiaddr>,
+/// As long as it is held, its maker can be found.
+pub trait Present: Send + 'static {
+    /// Ends it, so that the number is free again. A place where it is only dropped finds out by and by.
+    fn withdraw(self: Box<Self>) -> BoxFuture<'static, ()> {
+        drop(self);
+        Box::pin(ready(()))
+    }
 }
 
-/// As long as it is held, its maker can be found; dropping it ends that.
-pub type Announcement = Box<dyn Send>;
+/// Nothing that would have to be held.
+struct Unseen;
+
+impl Present for Unseen {}
+
+/// The presence of somebody who is found without it.
+pub(super) fn unseen() -> Box<dyn Present> {
+    Box::new(Unseen)
+}
 
 /// Why a meeting place is of no use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +55,7 @@ pub enum MeetingError {
 /// A place where peers find each other: a rendezvous point, the local network, or an address that a person says.
 pub trait Meeting: Send + Sync {
     /// Lets this node be found under a number.
-    fn announce(&self, nameplate: Nameplate) -> BoxFuture<'_, Result<Announcement, MeetingError>>;
+    fn announce(&self, nameplate: Nameplate) -> BoxFuture<'_, Result<Box<dyn Present>, MeetingError>>;
 
     /// Who waits under a number; nobody if nobody does.
     fn find(&self, nameplate: Nameplate) -> BoxFuture<'_, Result<Vec<Found>, MeetingError>>;
@@ -62,8 +67,18 @@ pub struct Announced {
     pub code: Code,
     /// Where it cannot be found though it should.
     pub unavailable: Vec<MeetingError>,
-    /// Holds what makes it found.
-    _held: Vec<Announcement>,
+    present: Vec<Box<dyn Present>>,
+}
+
+impl Announced {
+    /// Takes the number back everywhere.
+    pub async fn withdraw(self) {
+        withdraw(self.present).await;
+    }
+}
+
+async fn withdraw(present: Vec<Box<dyn Present>>) {
+    join_all(present.into_iter().map(|there| there.withdraw())).await;
 }
 
 /// Why no code can be found.
@@ -81,17 +96,18 @@ pub enum AnnounceError {
 pub async fn announce(places: &[Box<dyn Meeting>]) -> Result<Announced, AnnounceError> {
     for draw in 0..DRAWS {
         let code = Code::draw(draw)?;
-        let (mut held, mut unavailable, mut is_taken) = (Vec::new(), Vec::new(), false);
-        for place in places {
-            match place.announce(code.nameplate()).await {
-                Ok(announcement) => held.push(announcement),
+        let (mut present, mut unavailable, mut is_taken) = (Vec::new(), Vec::new(), false);
+        for answer in join_all(places.iter().map(|place| place.announce(code.nameplate()))).await {
+            match answer {
+                Ok(there) => present.push(there),
                 Err(MeetingError::Taken(_)) => is_taken = true,
                 Err(error @ MeetingError::Unavailable { .. }) => unavailable.push(error),
             }
         }
         if !is_taken {
-            return Ok(Announced { code, unavailable, _held: held });
+            return Ok(Announced { code, unavailable, present });
         }
+        withdraw(present).await;
     }
     Err(AnnounceError::Crowded)
 }
@@ -120,9 +136,8 @@ fn add(all: &mut Vec<Found>, found: Found) {
 pub struct Direct(pub Vec<Found>);
 
 impl Meeting for Direct {
-    fn announce(&self, _: Nameplate) -> BoxFuture<'_, Result<Announcement, MeetingError>> {
-        let nothing: Announcement = Box::new(());
-        Box::pin(ready(Ok(nothing)))
+    fn announce(&self, _: Nameplate) -> BoxFuture<'_, Result<Box<dyn Present>, MeetingError>> {
+        Box::pin(ready(Ok(unseen())))
     }
 
     fn find(&self, _: Nameplate) -> BoxFuture<'_, Result<Vec<Found>, MeetingError>> {
@@ -149,25 +164,27 @@ impl InProcess {
     }
 }
 
-struct Present {
+struct Waiting {
     waiting: Arc<Mutex<BTreeMap<Nameplate, Found>>>,
     nameplate: Nameplate,
 }
 
-impl Drop for Present {
+impl Present for Waiting {}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
         lock(&self.waiting).remove(&self.nameplate);
     }
 }
 
 impl Meeting for InProcess {
-    fn announce(&self, nameplate: Nameplate) -> BoxFuture<'_, Result<Announcement, MeetingError>> {
+    fn announce(&self, nameplate: Nameplate) -> BoxFuture<'_, Result<Box<dyn Present>, MeetingError>> {
         let mut waiting = lock(&self.waiting);
         if waiting.contains_key(&nameplate) {
             return Box::pin(ready(Err(MeetingError::Taken(nameplate))));
         }
         waiting.insert(nameplate, self.myself.clone());
-        let present: Announcement = Box::new(Present { waiting: Arc::clone(&self.waiting), nameplate });
+        let present: Box<dyn Present> = Box::new(Waiting { waiting: Arc::clone(&self.waiting), nameplate });
         Box::pin(ready(Ok(present)))
     }
 
@@ -187,6 +204,7 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
+    use crate::swarm::PeerId;
 
     fn somebody() -> Found {
         Found { peer: PeerId::random(), addresses: vec!["/ip4/192.0.2.7/tcp/1".parse().unwrap()] }

@@ -11,6 +11,7 @@ mod inviter;
 mod keys;
 mod line;
 mod meeting;
+mod places;
 mod said;
 
 pub use guest::{GuestError, JoinError, Joining, join};
@@ -18,8 +19,9 @@ pub use inviter::{InviteError, Inviting, Trouble};
 pub use keys::KeyError;
 pub use line::LineError;
 pub use meeting::{
-    AnnounceError, Announced, Announcement, Direct, Found, InProcess, Meeting, MeetingError, announce, find,
+    AnnounceError, Announced, Direct, Found, InProcess, Meeting, MeetingError, Present, announce, find,
 };
+pub use places::{AtRelays, OnLan};
 pub use said::{CardError, GivenError, PairCard, given_ticket};
 
 use crate::swarm::{Connection, PeerId};

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ketch_channel::TransportKind;
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 
+use super::scope::Scope;
+
 /// The address with port 0, which stands for any.
 pub fn with_any_port(address: &Multiaddr) -> Multiaddr {
     with_port(address, 0)
@@ -85,18 +87,14 @@ pub fn is_circuit(address: &Multiaddr) -> bool {
 
 /// Whether only this machine can dial it.
 pub fn is_loopback(address: &Multiaddr) -> bool {
-    address.iter().any(|part| {
-        matches!(part, Protocol::Ip4(ip) if ip.is_loopback())
-            || matches!(part, Protocol::Ip6(ip) if ip.is_loopback())
-    })
+    ip_of(address).is_some_and(|ip| ip.is_loopback())
 }
 
-/// Whether it means something on one network segment only, and there only with a zone (RFC 4291, 2.5.6).
-pub fn is_link_local(address: &Multiaddr) -> bool {
-    address.iter().any(|part| {
-        matches!(part, Protocol::Ip4(ip) if ip.is_link_local())
-            || matches!(part, Protocol::Ip6(ip) if ip.is_unicast_link_local())
-    })
+/// What another machine can dial of these addresses, and what this one can where that is nothing.
+pub fn dialable_by_others(addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
+    let (near, others): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address| Scope::of(address).is_near());
+    if others.is_empty() { near } else { others }
 }
 
 /// The PeerId at the end of an address and the address before it; `None` where there is no such end.
@@ -130,10 +128,11 @@ mod tests {
     }
 
     #[test]
-    fn what_means_something_on_one_segment_only_is_known() {
-        let local = ["/ip6/fe80::1/tcp/1", "/ip4/169.254.0.1/tcp/1", "/ip6/fd00::1/tcp/1"]
-            .map(|text| is_link_local(&address(text)));
-        assert_eq!(local, [true, true, false]);
+    fn others_are_told_what_they_can_dial_and_this_machine_what_is_left() {
+        let near = ["/ip4/127.0.0.1/tcp/1", "/ip4/169.254.0.1/tcp/1", "/ip6/fe80::1/tcp/1"].map(address);
+        let all: Vec<_> = near.iter().cloned().chain([address("/ip4/10.0.0.1/tcp/1")]).collect();
+        assert_eq!(dialable_by_others(all), [address("/ip4/10.0.0.1/tcp/1")]);
+        assert_eq!(dialable_by_others(near.to_vec()), near);
     }
 
     #[test]

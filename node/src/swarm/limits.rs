@@ -169,6 +169,9 @@ pub(super) const LAN_QUERY_INTERVAL: Duration = Duration::from_secs(45);
 /// them there are.
 pub(super) const LAN_PATIENCE: Duration = Duration::from_secs(15);
 
+/// Time after a node's start in which those on the LAN answer who are there: two queries, of which one may be lost.
+pub(super) const NEIGHBOURS_ANSWER: Duration = Duration::from_secs(2);
+
 /// Addresses remembered of the LAN: hundreds of machines, and about 200 KiB.
 pub(super) const LAN_ADDRESSES: usize = 1_024;
 

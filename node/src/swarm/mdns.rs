@@ -27,6 +27,7 @@ use libp2p::{
 use super::{
     address::{is_loopback, split_peer},
     limits::{LAN_ADDRESSES, LAN_PATIENCE, LAN_QUERY_INTERVAL, LAN_SEEKERS, LAN_TTL, SEEK_TIMEOUT},
+    rendezvous::Found,
     task::Finder,
 };
 
@@ -68,6 +69,12 @@ impl Lan {
         if is_awaited && self.seekers.len() < LAN_SEEKERS {
             self.seekers.push((peer, finder));
         }
+    }
+
+    /// Who is there, as far as it was heard.
+    pub(super) fn neighbours(&self) -> Vec<Found> {
+        let known = self.known.iter();
+        known.map(|(peer, addresses)| Found { peer: *peer, addresses: addresses.clone() }).collect()
     }
 
     fn note(&mut self, event: mdns::Event) {
@@ -230,6 +237,11 @@ mod tests {
         lan.note(mdns::Event::Discovered(found));
         assert_eq!(heard(&mut lan, peer), addresses(&["/ip4/10.0.0.7/tcp/1", "/ip4/10.0.0.7/udp/1/quic-v1"]));
         assert_eq!(heard(&mut lan, PeerId::random()), []);
+        let mut neighbours: Vec<_> = lan.neighbours().into_iter().map(|found| found.peer).collect();
+        neighbours.sort();
+        let mut both = [peer, other];
+        both.sort();
+        assert_eq!(neighbours, both);
     }
 
     #[test]

@@ -1,14 +1,18 @@
-//! What a node does at the rendezvous points of its relays: it leaves its addresses there, and looks for those of others.
+//! How a node finds others and is found: at the rendezvous points of its relays, where it leaves its addresses and looks
+//! for those of others, and on the LAN.
 
 use std::time::Duration;
 
 use futures::future::join_all;
 use libp2p::{Multiaddr, PeerId};
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{sleep_until, timeout},
+};
 
 use super::{
     connection::Connection,
-    limits::{DISCOVERED_ADDRESSES, REGISTERED_TIME, RENDEZVOUS_TIMEOUT},
+    limits::{DISCOVERED_ADDRESSES, NEIGHBOURS_ANSWER, REGISTERED_TIME, RENDEZVOUS_TIMEOUT},
     meet::meet,
     node::Node,
     rendezvous::{Errand, Found, MeetingName, RendezvousError},
@@ -56,6 +60,26 @@ impl Node {
             }
         }
         addresses
+    }
+
+    /// Whether there is any relay to ask.
+    pub fn knows_relays(&self) -> bool {
+        !self.relays.is_empty()
+    }
+
+    /// Whether this node takes part in the LAN.
+    pub fn is_on_lan(&self) -> bool {
+        self.on_lan_since.is_some()
+    }
+
+    /// Who is on the LAN: all who have answered so far, and within two seconds of this node's start.
+    pub async fn neighbours(&self) -> Vec<Found> {
+        let Some(since) = self.on_lan_since else { return Vec::new() };
+        sleep_until(since + NEIGHBOURS_ANSWER).await;
+        let (reply, answered) = oneshot::channel();
+        // A node that has stopped knows nobody.
+        let _ = self.commands().send(Command::Neighbours(reply)).await;
+        answered.await.unwrap_or_default()
     }
 
     pub(super) async fn register_at(

@@ -126,6 +126,8 @@ pub struct Node {
     external: watch::Receiver<Vec<Multiaddr>>,
     ports: watch::Receiver<OpenedPorts>,
     hints: watch::Receiver<Hints>,
+    /// When it began to listen to the LAN, if it does.
+    pub(super) on_lan_since: Option<Instant>,
     pub(super) relays: Arc<[Relay]>,
 }
 
@@ -178,6 +180,7 @@ impl Node {
             settings: ChannelSettings { controller, .. },
             duplicate_grace,
             relays,
+            lan,
             ..
         } = options;
         let tells = Told { addresses, external, ports };
@@ -191,6 +194,7 @@ impl Node {
             external: reachable,
             ports: opened,
             hints,
+            on_lan_since: lan.then(Instant::now),
             relays: relays.into(),
         };
         Ok((node, arriving))

@@ -10,9 +10,10 @@ use ketch_channel::TransportKind;
 use libp2p::Multiaddr;
 
 use super::{
-    address::{ip_of, is_circuit, is_link_local, is_loopback, port_of},
+    address::{ip_of, is_circuit, port_of},
     dial::AttemptError,
     limits::{DIAL_BATCH, DIAL_STAGGER},
+    scope::Scope,
 };
 
 /// What an order depends on beside the addresses.
@@ -103,18 +104,12 @@ fn take_turns(addresses: Vec<Multiaddr>) -> impl Iterator<Item = Multiaddr> {
 /// Which kind an address is of: the lower ones come first in each turn.
 fn rank(address: &Multiaddr) -> usize {
     let is_v4 = matches!(ip_of(address), Some(IpAddr::V4(_)));
-    let distance =
-        if is_loopback(address) || is_link_local(address) { 2 } else { usize::from(is_private(address)) };
+    let distance = match Scope::of(address) {
+        Scope::Everywhere => 0,
+        Scope::Site => 1,
+        Scope::Segment | Scope::Machine => 2,
+    };
     2 * distance + usize::from(is_v4)
-}
-
-/// Whether it means something within one site only (RFC 1918, RFC 6598, RFC 4193).
-fn is_private(address: &Multiaddr) -> bool {
-    match ip_of(address) {
-        Some(IpAddr::V4(ip)) => ip.is_private() || (ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64),
-        Some(IpAddr::V6(ip)) => ip.is_unique_local(),
-        None => false,
-    }
 }
 
 #[cfg(test)]

@@ -39,12 +39,12 @@ impl MeetingName {
     }
 }
 
-/// Who has left addresses under a name.
+/// A peer, and where it says it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Who has signed them.
+    /// Who it has to prove to be.
     pub peer: PeerId,
-    /// Where it says it is reached, without its PeerId.
+    /// Addresses without its PeerId.
     pub addresses: Vec<Multiaddr>,
 }
 

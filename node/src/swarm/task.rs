@@ -30,7 +30,7 @@ use super::{
     limits::{CONNECTIONS, CONNECTIONS_PER_PEER, DIRECT_LIMIT, SHUTDOWN_TIMEOUT},
     mdns::Lan,
     reach::{Reach, ReachEvent, split_relay, told_limit},
-    rendezvous::{Errand, Errands},
+    rendezvous::{Errand, Errands, Found},
     reservation::{ReservationState, Reservations},
     transfer::Transfer,
     upnp::{OpenedPorts, note_ports},
@@ -50,6 +50,8 @@ pub(super) enum Command {
     Errand { at: PeerId, errand: Errand },
     /// Look for a peer wherever this node can, until the other end of `finder` is dropped.
     Seek { peer: PeerId, finder: Finder },
+    /// Who is on the LAN, as far as is known.
+    Neighbours(oneshot::Sender<Vec<Found>>),
     /// End a connection; its holders learn of it from its state.
     Close(ConnectionId),
     /// Close everything and end.
@@ -171,6 +173,10 @@ impl Task {
                         self.errands.run(rendezvous, at, errand);
                     }
                     Some(Command::Seek { peer, finder }) => self.seek(peer, finder),
+                    Some(Command::Neighbours(reply)) => {
+                        // Whoever asked may have given up.
+                        let _ = reply.send(self.swarm.behaviour().lan.neighbours());
+                    }
                     Some(Command::Close(id)) => {
                         self.swarm.close_connection(id);
                     }

@@ -49,8 +49,8 @@ pub(super) fn note_ports(told: &watch::Sender<OpenedPorts>, event: upnp::Event, 
     told.send_modify(|ports| ports.note(event, listening));
 }
 
-/// How many ports a router would have to open: those of private IPv4 addresses. Other addresses have no router that
-/// translates them.
+/// How many ports a router would be asked to open: the library asks for those of private IPv4 addresses (RFC 1918), and
+/// for no others.
 fn ports_to_open(listening: &[Multiaddr]) -> usize {
     listening.iter().filter_map(private_port).collect::<HashSet<_>>().len()
 }

@@ -59,6 +59,29 @@ async fn a_code_fetches_what_a_ticket_would() {
 }
 
 #[tokio::test]
+async fn a_code_alone_finds_its_maker_at_a_relay_that_both_name() {
+    let place = Place::new();
+    let file = place.write("file", "for whoever was told the code");
+    let (_relay, relay_at) = place.relay().await;
+    let mut sender = Ketch::start(ketch(
+        &place.path("sender"),
+        &[&"send", &"--code", &"--json", &"--no-lan", &"--listen", &listen_address(Tcp), &"--relay-at", &relay_at, &file],
+    ));
+    let (code, _) = invited(&mut sender, "code").await;
+    // Where nobody has left that number nobody is bothered with the words.
+    let other = format!("{}-crossword-almond", if code.starts_with("7-") { 8 } else { 7 });
+    let options = ["--no-lan", "--relay-at", &relay_at];
+    let missed = Ketch::start(place.receive(&other, &options)).end().await.expect(3);
+    assert!(missed.stderr.contains("nobody waits there"), "{missed:#?}");
+    Ketch::start(place.receive(&code, &options)).end().await.expect(0);
+    sender.end().await.expect(0);
+    place.assert_equal();
+    // It is taken back, so that nobody looks for it in vain.
+    let late = Ketch::start(place.receive(&code, &options)).end().await.expect(3);
+    assert!(late.stderr.contains("nobody waits there"), "{late:#?}");
+}
+
+#[tokio::test]
 async fn a_wrong_code_is_worthless_on_both_sides() {
     let place = Place::new();
     let file = place.write("file", "for nobody");
@@ -85,8 +108,8 @@ async fn a_typo_is_found_before_anything_is_sent() {
     let (sender, code, at) = send_by_code(&place, Tcp, &file).await;
     let typo = Ketch::start(place.receive("7-crosword-almond", &["--at", &at])).end().await.expect(2);
     assert!(typo.stderr.contains("\"crosword\" is no word of a code; is it crossword?"), "{typo:#?}");
-    let nowhere = Ketch::start(place.receive(&code, &[])).end().await.expect(2);
-    assert!(nowhere.stderr.contains("hint: --at ADDR/p2p/PEERID says it"), "{nowhere:#?}");
+    let nowhere = Ketch::start(place.receive(&code, &["--no-lan"])).end().await.expect(2);
+    assert!(nowhere.stderr.contains("hint: leave out --no-lan where both are on one LAN"), "{nowhere:#?}");
     Ketch::start(place.receive(&code, &["--at", &at])).end().await.expect(0);
     sender.end().await.expect(0);
     place.assert_equal();

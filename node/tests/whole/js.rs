@@ -111,7 +111,7 @@ async fn we_reach_js_peers() {
 async fn js_peers_reserve_at_our_relay_and_meet_each_other_and_us_through_it() {
     let (Some(listener), Some(dialer)) = (script("listen.mjs"), script("ping.mjs")) else { return };
     let place = Place::new();
-    let (_relay, relay_address) = relay(&place).await;
+    let (_relay, relay_address) = place.relay().await;
 
     let (_listener, address) = listen(listener, &["tls", &relay_address]).await;
 
@@ -127,7 +127,7 @@ async fn a_js_peer_receives_through_our_relay() {
     let place = Place::new();
     let path = place.write("a", "content");
     cut_times(&place.source());
-    let (_relay, relay_address) = relay(&place).await;
+    let (_relay, relay_address) = place.relay().await;
     let (sender, ticket) = place.send(Tcp, &[&path], &["--relay-at", &relay_address]).await;
     let ticket = parse(&ticket);
     let circuits = ticket.addresses().iter().filter(|address| address.to_string().contains("/p2p-circuit"));
@@ -138,14 +138,6 @@ async fn a_js_peer_receives_through_our_relay() {
     assert_eq!(printed(&output)["sent"], 1);
     sender.end().await.expect(0);
     assert_same(&place.source(), &place.target());
-}
-
-/// A relay of ours, and its address.
-async fn relay(place: &Place) -> (Ketch, String) {
-    let arguments: [&dyn AsRef<OsStr>; 4] = [&"relay", &"--json", &"--listen", &"/ip4/127.0.0.1/tcp/0"];
-    let mut relay = Ketch::start(ketch(&place.path("relay"), &arguments));
-    let started = relay.event("relaying").await;
-    (relay, started["addresses"][0].as_str().unwrap().to_owned())
 }
 
 /// A js peer that waits to be dialed, and its address.

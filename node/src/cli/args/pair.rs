@@ -6,6 +6,8 @@ use ketch::{
     trust::{PeerName, lifetime::Lifetime},
 };
 
+use super::ReachOptions;
+
 #[derive(Debug, Args)]
 pub(crate) struct Pair {
     /// The ticket or the code that the other side printed; without it, this side prints one and waits
@@ -32,6 +34,9 @@ pub(crate) struct Pair {
     /// given several times
     #[arg(long, value_name = "ADDR")]
     pub(crate) address: Vec<Multiaddr>,
+
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
 
     /// Wait here instead of on every interface; may be given several times
     #[arg(long, value_name = "ADDR")]

@@ -3,7 +3,7 @@
 
 mod hop;
 mod rendezvous;
-mod scope;
+mod reserve;
 mod services;
 mod wire;
 
@@ -23,11 +23,11 @@ use tokio::{
 };
 
 use self::{
-    scope::Reserve,
+    reserve::Reserve,
     services::{Services, Shared},
 };
 use super::{
-    address::{is_link_local, is_loopback},
+    address::dialable_by_others,
     limits::{
         PING_INTERVAL, PING_TIMEOUT, RELAY_CONNECTIONS, RELAY_CONNECTIONS_PER_PEER, RELAY_DIALS,
         RELAY_IDLE_TIMEOUT, SHUTDOWN_TIMEOUT,
@@ -215,7 +215,7 @@ impl Task {
     fn note_addresses(&mut self) {
         if !self.is_told {
             let before: Vec<_> = self.swarm.external_addresses().cloned().collect();
-            let now = addresses_to_tell(self.swarm.listeners().cloned().collect());
+            let now = dialable_by_others(self.swarm.listeners().cloned().collect());
             before
                 .iter()
                 .filter(|old| !now.contains(old))
@@ -255,11 +255,4 @@ impl Task {
 fn named(address: &Multiaddr, own: PeerId) -> Multiaddr {
     // One that names somebody else is left as its owner wrote it.
     address.clone().with_p2p(own).unwrap_or_else(|other| other)
-}
-
-/// What others can dial of the addresses that are listened on, and what this machine can where that is nothing.
-fn addresses_to_tell(addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
-    let is_near = |address: &Multiaddr| is_loopback(address) || is_link_local(address);
-    let (near, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_near);
-    if others.is_empty() { near } else { others }
 }
