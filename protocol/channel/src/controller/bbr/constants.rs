@@ -52,6 +52,11 @@ pub(super) const FULL_PIPE_GROWTH: f64 = 1.25;
 /// ... in so many rounds (§5.3.1.2).
 pub(super) const FULL_PIPE_ROUNDS: u32 = 3;
 
+/// What counts as growth in a round of Up. It sends 1.2375 times as fast, which never passes for a quarter: by the draft Up
+/// ends after three rounds however much the path has to give, and a Startup that chance ended early takes cycles of seconds
+/// to mend.
+pub(super) const UP_GROWTH: f64 = 1.125;
+
 /// Startup ends by loss when so many ranges of packets are lost in a round (§5.3.1.3).
 pub(super) const STARTUP_LOST_RANGES: u32 = 6;
 
@@ -93,10 +98,6 @@ pub(super) const PROBE_ROUNDS: u64 = 63;
 
 /// Upper end of the doubling by which Up raises the proven bound: no shift overflows (§5.3.3.9).
 pub(super) const UP_DOUBLINGS: u32 = 30;
-
-/// The same of a round of Up. It sends 1.2375 times as fast, which never passes for a quarter: by the draft Up ends after
-/// three rounds however much the path has to give, and a Startup that chance ended early takes cycles of seconds to mend.
-pub(super) const UP_GROWTH: f64 = 1.125;
 
 /// The part of the least round trip by which Up may lengthen it before one flat round ends it: Up fills the queue by a
 /// quarter in a round. Not in the draft.

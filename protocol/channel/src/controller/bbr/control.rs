@@ -14,7 +14,7 @@ use super::{
 impl Bbr {
     /// The first rate: a window in the round trip, as far as that is known (§5.6.2).
     pub(super) fn init_pacing(&mut self) {
-        let rtt = self.round_trip.least().unwrap_or(SUPPOSED_RTT);
+        let rtt = self.round_trip.least().filter(|rtt| !rtt.is_zero()).unwrap_or(SUPPOSED_RTT);
         let nominal = Rate::of(self.initial_window, rtt).unwrap_or(Rate::ZERO);
         self.pacing_rate = nominal.times(STARTUP_PACING_GAIN);
         self.set_send_quantum();
@@ -26,10 +26,11 @@ impl Bbr {
         self.set_window(sample.newly_acked);
     }
 
-    /// Until the pipe was full the rate only rises: what the application left unused says nothing of the path.
+    /// Until the pipe was full the rate only rises: what the application left unused says nothing of the path. Where no rate
+    /// was measured, as by a clock that stands still, the last one stays: by none nothing would ever leave.
     pub(super) fn set_pacing(&mut self, gain: f64) {
         let rate = self.bounded_rate().times(gain * PACING_MARGIN);
-        if self.pipe.was_full || rate > self.pacing_rate {
+        if rate > self.pacing_rate || (self.pipe.was_full && rate > Rate::ZERO) {
             self.pacing_rate = rate;
         }
     }
@@ -100,13 +101,13 @@ impl Bbr {
 
     fn wanted_window(&self) -> u64 {
         let volume = self.pipe_volume(self.bounded_rate(), self.phase.window_gain());
-        self.with_quanta(volume + self.aggregation.extra())
+        self.with_quanta(volume.saturating_add(self.aggregation.extra()))
     }
 
     fn with_quanta(&self, volume: u64) -> u64 {
         let volume = volume.max(self.send_quantum).max(self.least_window());
         match self.phase {
-            Phase::Up => volume + 2 * self.packet_bytes,
+            Phase::Up => volume.saturating_add(2 * self.packet_bytes),
             Phase::Startup
             | Phase::Drain { .. }
             | Phase::Down

@@ -138,11 +138,10 @@ impl Bbr {
     pub(crate) fn take_over(&mut self, now: Instant, found: Found) {
         self.window = found.window.max(self.least_window());
         self.round_trip.on_sample(now, found.rtt);
-        if !found.is_full {
+        let Some(rate) = Rate::of(self.window, found.rtt).filter(|_| found.is_full) else {
             self.initial_window = self.window;
             return self.init_pacing();
-        }
-        let rate = Rate::of(self.window, found.rtt).unwrap_or(Rate::ZERO);
+        };
         self.max_rate.update(self.cycle.count, rate, RATE_CYCLES);
         self.pipe.was_full = true;
         self.start_down(now);

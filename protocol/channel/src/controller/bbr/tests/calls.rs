@@ -55,6 +55,36 @@ impl Rounds {
         self.acknowledge(numbers.filter(|number| !(number - first).is_multiple_of(nth)), 0);
     }
 
+    /// A round of which ten packets in a row are lost.
+    fn round_with_a_burst_lost(&mut self, packets: u64) {
+        let numbers = self.send(packets);
+        let burst = numbers.start..numbers.start + 10;
+        for lost in burst.clone() {
+            self.bbr.on_lost(self.now, lost, BYTES);
+        }
+        self.acknowledge(numbers.filter(|number| !burst.contains(number)), 0);
+    }
+
+    /// A whole round after which there is nothing more to send.
+    fn app_limited_round(&mut self, packets: u64) {
+        for number in self.send(packets) {
+            self.bbr.on_acked(self.now, number, BYTES);
+        }
+        self.bbr.on_acks_end(self.now, 0, true);
+    }
+
+    /// Whole rounds until a probe asks the path for more.
+    fn probing(packets: u64) -> Self {
+        let mut rounds = Self::filled(packets);
+        for _ in 0..100 {
+            if rounds.bbr.state() == State::Up {
+                return rounds;
+            }
+            rounds.whole_round(packets);
+        }
+        panic!("no probe in ten seconds");
+    }
+
     /// Rounds without growth, until Startup and Drain are over.
     fn filled(packets: u64) -> Self {
         let mut rounds = Self::new();
@@ -119,6 +149,61 @@ fn a_mark_of_the_path_ends_startup() {
 }
 
 #[test]
+fn a_mark_of_the_path_ends_a_probe() {
+    let mut rounds = Rounds::probing(100);
+    rounds.bbr.on_mark(rounds.now);
+    assert_eq!(rounds.bbr.state(), State::Down);
+}
+
+#[test]
+fn rounds_that_are_marked_lower_the_rate_to_what_arrives() {
+    let mut rounds = Rounds::filled(100);
+    let before = rounds.bbr.pacing_rate();
+    for _ in 0..3 {
+        rounds.bbr.on_mark(rounds.now);
+        rounds.whole_round(80);
+    }
+    let after = rounds.bbr.pacing_rate();
+    assert!(after < before * 9 / 10, "{after} of {before}");
+}
+
+/// As many packets that are lost here and there do.
+#[test]
+fn a_burst_of_losses_does_not_end_startup() {
+    for is_burst in [true, false] {
+        let mut rounds = Rounds::new();
+        rounds.whole_round(100);
+        rounds.whole_round(100);
+        if is_burst {
+            rounds.round_with_a_burst_lost(100);
+        } else {
+            rounds.lossy_round(100, 10);
+        }
+        assert_eq!(rounds.bbr.state() == State::Startup, is_burst, "{:?}", rounds.bbr.state());
+    }
+}
+
+#[test]
+fn an_application_with_little_to_send_does_not_end_startup() {
+    let mut rounds = Rounds::new();
+    for _ in 0..20 {
+        rounds.app_limited_round(4);
+    }
+    assert_eq!(rounds.bbr.state(), State::Startup);
+}
+
+#[test]
+fn a_rate_stays_known_while_an_application_sends_little_for_hours() {
+    let mut rounds = Rounds::filled(100);
+    let before = rounds.bbr.rate().unwrap();
+    for _ in 0..100_000 {
+        rounds.app_limited_round(4);
+    }
+    let after = rounds.bbr.rate().unwrap();
+    assert!(after >= before * 9 / 10, "{after} of {before} bytes a second");
+}
+
+#[test]
 fn losses_that_were_none_are_undone() {
     let mut rounds = Rounds::filled(100);
     rounds.lossy_round(100, 2);
@@ -129,6 +214,36 @@ fn losses_that_were_none_are_undone() {
     rounds.whole_round(100);
     assert!(rounds.bbr.pacing_rate() >= rate, "{} of {rate}", rounds.bbr.pacing_rate());
     assert!(rounds.bbr.window() >= window, "{} of {window}", rounds.bbr.window());
+}
+
+#[test]
+fn a_start_that_ended_by_losses_that_were_none_goes_on() {
+    let mut rounds = Rounds::new();
+    rounds.whole_round(100);
+    rounds.whole_round(100);
+    rounds.lossy_round(100, 10);
+    assert_ne!(rounds.bbr.state(), State::Startup);
+    rounds.bbr.on_spurious_loss();
+    assert_eq!(rounds.bbr.state(), State::Startup);
+}
+
+#[test]
+fn a_probe_that_ended_by_losses_that_were_none_is_tried_again() {
+    let mut rounds = Rounds::probing(100);
+    rounds.bbr.on_mark(rounds.now);
+    assert!(rounds.bbr.long_term_in_flight.is_some());
+    rounds.bbr.on_spurious_loss();
+    assert_eq!(rounds.bbr.state(), State::Refill);
+    assert_eq!(rounds.bbr.long_term_in_flight, None);
+}
+
+#[test]
+fn the_round_trip_is_not_measured_at_once_after_hours_of_silence() {
+    let mut rounds = Rounds::filled(100);
+    rounds.app_limited_round(4);
+    rounds.now += Duration::from_secs(10_000);
+    rounds.app_limited_round(4);
+    assert_ne!(rounds.bbr.state(), State::ProbeRtt);
 }
 
 #[test]

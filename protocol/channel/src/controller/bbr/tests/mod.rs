@@ -3,4 +3,5 @@
 mod alone;
 mod calls;
 mod changes;
+mod hostile;
 mod together;
