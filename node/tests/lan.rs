@@ -133,7 +133,8 @@ fn a_ticket_works_on_the_lan_though_its_addresses_are_stale() {
 fn a_code_alone_finds_its_maker_on_the_lan() {
     let Some(lan) = Lan::new() else { return };
     let log = lan.file("invited");
-    let mut sender = lan.ketch("sender", &["send", "--code", "--json", lan.file("content").to_str().unwrap()]);
+    let mut sender =
+        lan.ketch("sender", &["send", "--code", "--json", lan.file("content").to_str().unwrap()]);
     sender.stdout(fs::File::create(&log).unwrap());
     let _sender = lan.path.spawn(Side::B, sender).unwrap();
     let invited = || {

@@ -54,7 +54,10 @@ fn name_of(nameplate: Nameplate) -> MeetingName {
 }
 
 fn unavailable(error: RendezvousError) -> MeetingError {
-    MeetingError::Unavailable { place: "finding each other by the number of the code".into(), cause: error.to_string() }
+    MeetingError::Unavailable {
+        place: "finding each other by the number of the code".into(),
+        cause: error.to_string(),
+    }
 }
 
 /// A registration that is renewed until it is dropped.

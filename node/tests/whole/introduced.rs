@@ -65,7 +65,17 @@ async fn a_code_alone_finds_its_maker_at_a_relay_that_both_name() {
     let (_relay, relay_at) = place.relay().await;
     let mut sender = Ketch::start(ketch(
         &place.path("sender"),
-        &[&"send", &"--code", &"--json", &"--no-lan", &"--listen", &listen_address(Tcp), &"--relay-at", &relay_at, &file],
+        &[
+            &"send",
+            &"--code",
+            &"--json",
+            &"--no-lan",
+            &"--listen",
+            &listen_address(Tcp),
+            &"--relay-at",
+            &relay_at,
+            &file,
+        ],
     ));
     let (code, _) = invited(&mut sender, "code").await;
     // Where nobody has left that number nobody is bothered with the words.

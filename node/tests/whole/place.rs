@@ -83,8 +83,7 @@ impl Place {
 
     /// A relay on loopback, and its address.
     pub(crate) async fn relay(&self) -> (Ketch, String) {
-        let arguments: [&dyn AsRef<OsStr>; 4] =
-            [&"relay", &"--json", &"--listen", &"/ip4/127.0.0.1/tcp/0"];
+        let arguments: [&dyn AsRef<OsStr>; 4] = [&"relay", &"--json", &"--listen", &"/ip4/127.0.0.1/tcp/0"];
         let mut relay = Ketch::start(ketch(&self.path("relay"), &arguments));
         let started = relay.event("relaying").await;
         (relay, started["addresses"][0].as_str().unwrap().to_owned())
