@@ -359,10 +359,11 @@ async fn those_who_wait_for_another_code_use_up_no_guess() {
 async fn of_many_who_say_that_they_wait_four_may_guess() {
     let (guest, _inbound) = node(&[], false).await;
     let welcome = Message::Welcome(Welcome { proof: [0; PROOF_BYTES], sealed: vec![0; 64] });
-    let mut candidates = Vec::new();
+    let mut impostors = Vec::new();
     for _ in 0..7 {
-        candidates.push(found(&impostor(vec![Message::Share(share(b'B')), welcome.clone()]).await));
+        impostors.push(impostor(vec![Message::Share(share(b'B')), welcome.clone()]).await);
     }
+    let candidates = impostors.iter().map(found).collect();
     let password = right();
     let joining = Joining { password: &password, purpose: Purpose::Fetch, says: Vec::new() };
     let error = join(&guest, &joining, candidates).await.unwrap_err();

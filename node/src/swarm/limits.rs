@@ -149,6 +149,9 @@ pub(super) const DISCOVERED_ADDRESSES: usize = 16;
 /// Time that addresses are kept at a rendezvous point, unless they are left anew: what all of them take.
 pub(super) const REGISTERED_TIME: Duration = Duration::from_secs(2 * 3600);
 
+/// Time between looks whether a rendezvous point has forgotten this node: most have by the first one.
+pub(super) const WITHDRAWAL_LOOK: Duration = Duration::from_millis(100);
+
 /// Time in which a rendezvous point is reached and answers. One that is slower would hold up a dial.
 pub(super) const RENDEZVOUS_TIMEOUT: Duration = Duration::from_secs(10);
 

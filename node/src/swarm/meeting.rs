@@ -7,12 +7,14 @@ use futures::future::join_all;
 use libp2p::{Multiaddr, PeerId};
 use tokio::{
     sync::oneshot,
-    time::{sleep_until, timeout},
+    time::{sleep, sleep_until, timeout},
 };
 
 use super::{
     connection::Connection,
-    limits::{DISCOVERED_ADDRESSES, NEIGHBOURS_ANSWER, REGISTERED_TIME, RENDEZVOUS_TIMEOUT},
+    limits::{
+        DISCOVERED_ADDRESSES, NEIGHBOURS_ANSWER, REGISTERED_TIME, RENDEZVOUS_TIMEOUT, WITHDRAWAL_LOOK,
+    },
     meet::meet,
     node::Node,
     rendezvous::{Errand, Found, MeetingName, RendezvousError},
@@ -28,12 +30,13 @@ impl Node {
         any_of(join_all(asked).await, Duration::min)
     }
 
-    /// Takes back what was left under a name.
+    /// Takes back what was left under a name, and waits until it is gone.
     pub async fn unregister(&self, name: &MeetingName) {
         let withdrawn = self.relays.iter().map(|relay| async {
-            let errand = Errand::Unregister { name: name.clone() };
-            if let Err(error) = self.send_to(relay, errand).await {
-                tracing::debug!(%error, "what was left there stays until it expires");
+            match timeout(RENDEZVOUS_TIMEOUT, self.withdraw_from(relay, name)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "what was left there stays until it expires"),
+                Err(_) => tracing::debug!(relay = %relay.peer, "what was left there stays until it expires"),
             }
         });
         join_all(withdrawn).await;
@@ -90,6 +93,15 @@ impl Node {
         let (reply, answered) = oneshot::channel();
         let errand = Errand::Register { name: name.clone(), time: REGISTERED_TIME, reply };
         self.send_and_wait(relay, errand, answered).await
+    }
+
+    /// There is no answer to this; so it is asked who is there until this node is not.
+    async fn withdraw_from(&self, relay: &Relay, name: &MeetingName) -> Result<(), RendezvousError> {
+        let _connection = self.send_to(relay, Errand::Unregister { name: name.clone() }).await?;
+        while self.discover_at(relay, name).await?.iter().any(|found| found.peer == self.peer()) {
+            sleep(WITHDRAWAL_LOOK).await;
+        }
+        Ok(())
     }
 
     async fn discover_at(&self, relay: &Relay, name: &MeetingName) -> Result<Vec<Found>, RendezvousError> {
