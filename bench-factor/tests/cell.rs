@@ -108,7 +108,9 @@ fn every_condition_brings_a_verified_copy() {
     let mut number = 0;
     for layout in ["files", "bundle"] {
         for transport in ["tcp", "quic"] {
-            for controller in ["cubic", "bbr"] {
+            let controllers: &[_] =
+                if transport == "quic" { &["cubic", "bbr", "bbr3"] } else { &["cubic", "bbr"] };
+            for &controller in controllers {
                 for connections in ["1", "3"] {
                     number += 1;
                     let profile = ["seed", "tuned"][number / 2 % 2];

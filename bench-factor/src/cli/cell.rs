@@ -34,7 +34,7 @@ pub(super) struct Cell {
     /// What carries the connections: tcp or quic
     #[arg(long)]
     transport: TransportKind,
-    /// What decides how fast they may send: cubic, bbr, or over quic bbr3, the QUIC library's own
+    /// What decides how fast they may send: cubic, bbr, or over quic bbr3, which is ketch's own
     #[arg(long)]
     controller: Controller,
     /// How many connections share the files

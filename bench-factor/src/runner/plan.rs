@@ -284,7 +284,7 @@ fn fault(written: &Written, planned: &[Planned], questions: &Questions) -> Optio
                 return Some(format!("{connections} connections, and 1 to {CONNECTIONS} are possible"));
             }
             (condition.transport == TransportKind::Tcp && condition.controller == Controller::Bbr3)
-                .then(|| "bbr3 over tcp, and only the QUIC library has it".into())
+                .then(|| "bbr3 over tcp, and ketch has it for QUIC alone".into())
         })
         .or_else(|| {
             let asked = [&questions.contrasts, &questions.controls, &questions.fractions];

@@ -20,7 +20,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{controller::Controller, error::Trouble};
+use super::{condition::Condition, error::Trouble, reading::Sent};
 
 /// What one end says of an observation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -76,11 +76,12 @@ pub(crate) struct SocketAccount {
 
 impl ConnectionAccount {
     /// Reads a living connection back. Another controller than the one that was asked for is a failure.
-    pub(super) fn read(gauge: &Gauge, asked: Controller, files: u64, bytes: u64) -> Result<Self, Trouble> {
+    pub(super) fn read(gauge: &Gauge, asked: Condition, sent: Sent) -> Result<Self, Trouble> {
+        let (Condition { controller: asked, transport, .. }, Sent { files, bytes }) = (asked, sent);
         let lost = |error: io::Error| Trouble::lost("reading a connection back", &error);
         let Effective { controller, send_buffer, receive_buffer, gso, gro } =
             gauge.effective().map_err(lost)?;
-        if controller != asked.name() {
+        if controller != asked.name_of_channel(transport) {
             let text = format!("the controller {asked} was set, and a connection has {controller}");
             return Err(Trouble::Failed(text));
         }
@@ -89,7 +90,7 @@ impl ConnectionAccount {
         Ok(Self {
             files,
             bytes,
-            controller,
+            controller: asked.name().into(),
             send_buffer: send_buffer.into(),
             receive_buffer: receive_buffer.into(),
             gso,

@@ -300,11 +300,9 @@ impl Observation<'_> {
 
     /// What the connections have, in the order of their numbers, while they live.
     fn accounts(&self, fetched: &[Fetched]) -> Result<Vec<ConnectionAccount>, Trouble> {
-        let controller = self.options.condition.controller;
-        let read = |fetched: &Fetched| {
-            let Sent { files, bytes } = fetched.sent;
-            ConnectionAccount::read(&fetched.connection.gauge, controller, files, bytes)
-        };
+        let condition = self.options.condition;
+        let read =
+            |fetched: &Fetched| ConnectionAccount::read(&fetched.connection.gauge, condition, fetched.sent);
         fetched.iter().map(read).collect()
     }
 

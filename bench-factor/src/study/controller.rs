@@ -1,4 +1,4 @@
-//! The congestion controllers that an observation may ask for: ketch's two, and one more of the QUIC library.
+//! The congestion controllers that an observation may ask for: those of the stack that it is made on, and ketch's own BBR.
 
 use std::{fmt, str::FromStr};
 
@@ -9,9 +9,9 @@ use ketch_protocol::path::escape;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Controller {
     Cubic,
-    /// The kernel's over TCP, that of `ketch-channel` over QUIC.
+    /// The kernel's over TCP, that of the QUIC library over QUIC.
     Bbr,
-    /// BBRv3 as the QUIC library has it, to compare with; over QUIC only.
+    /// BBRv3 as `ketch-channel` has it, over QUIC only.
     Bbr3,
 }
 
@@ -21,7 +21,7 @@ pub(crate) enum Controller {
 pub(crate) struct ControllerNameError(String);
 
 impl Controller {
-    /// Its name, as connections say it when they are asked what they have.
+    /// Its name in a plan.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
@@ -33,9 +33,17 @@ impl Controller {
     /// What a channel is asked for.
     pub(super) fn of_channel(self) -> (ketch_channel::Controller, QuicBbr) {
         match self {
-            Self::Cubic => (ketch_channel::Controller::Cubic, QuicBbr::Own),
-            Self::Bbr => (ketch_channel::Controller::Bbr, QuicBbr::Own),
-            Self::Bbr3 => (ketch_channel::Controller::Bbr, QuicBbr::Library),
+            Self::Cubic => (ketch_channel::Controller::Cubic, QuicBbr::Library),
+            Self::Bbr => (ketch_channel::Controller::Bbr, QuicBbr::Library),
+            Self::Bbr3 => (ketch_channel::Controller::Bbr, QuicBbr::Own),
+        }
+    }
+
+    /// What a connection says when it is asked what it has.
+    pub(super) fn name_of_channel(self, transport: TransportKind) -> &'static str {
+        match (self.of_channel(), transport) {
+            ((ketch_channel::Controller::Bbr, bbr), TransportKind::Quic) => bbr.name(),
+            ((controller, _), TransportKind::Quic | TransportKind::Tcp) => controller.name(),
         }
     }
 
@@ -52,7 +60,7 @@ impl Controller {
 }
 
 /// Why a condition makes no sense.
-const NOT_OVER_TCP: &str = "bbr3 is a controller of the QUIC library: over tcp use cubic or bbr";
+const NOT_OVER_TCP: &str = "bbr3 is ketch's own BBR, for QUIC alone: over tcp use cubic or bbr";
 
 impl fmt::Display for Controller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,7 +92,15 @@ mod tests {
     }
 
     #[test]
-    fn the_library_s_own_is_to_be_had_over_quic_alone() {
+    fn a_connection_is_asked_for_what_its_stack_has_or_for_our_own() {
+        let names = [Controller::Cubic, Controller::Bbr, Controller::Bbr3]
+            .map(|controller| controller.name_of_channel(TransportKind::Quic));
+        assert_eq!(names, ["cubic", "library-bbr", "bbr"]);
+        assert_eq!(Controller::Bbr.name_of_channel(TransportKind::Tcp), "bbr");
+    }
+
+    #[test]
+    fn our_own_is_to_be_had_over_quic_alone() {
         assert_eq!(Controller::Bbr3.check(TransportKind::Quic), Ok(()));
         assert_eq!(Controller::Bbr3.check(TransportKind::Tcp), Err(NOT_OVER_TCP.to_owned()));
     }

@@ -332,7 +332,7 @@ async fn serve_connection(
     }
     recycling.finish().await?;
     // The target may leave with the acknowledgement.
-    let account = ConnectionAccount::read(&connection.gauge, condition.controller, sent.files, sent.bytes)?;
+    let account = ConnectionAccount::read(&connection.gauge, condition, sent)?;
     request::acknowledge(&mut stream).await?;
     Ok(Done { connection, number, account })
 }

@@ -30,6 +30,16 @@ pub enum QuicBbr {
     Library,
 }
 
+impl QuicBbr {
+    /// Its name, as a connection says it when it is asked what it has.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own => Controller::Bbr.name(),
+            Self::Library => "library-bbr",
+        }
+    }
+}
+
 /// How much of one TCP connection a peer may use, and this side of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpFlow {

@@ -22,9 +22,6 @@ use crate::{
 /// Bytes a second.
 const FIRST_WINDOW_RATE: u64 = QUIC_FIRST_WINDOW_BYTES * 1_000 / QUIC_FIRST_WINDOW_TIME.as_millis() as u64;
 
-/// The library's BBR, which follows its third version (draft-ietf-ccwg-bbr).
-const LIBRARY_BBR: &str = "bbr3";
-
 type Inner = Box<dyn congestion::Controller>;
 
 /// Makes a [`Switchable`] for each connection.
@@ -78,10 +75,8 @@ impl Choice {
     /// The name of what is wanted; that of the library's BBR is its own.
     pub(super) fn name(&self) -> &'static str {
         match (self.wanted(), self.bbr) {
-            (Controller::Bbr, QuicBbr::Library) => LIBRARY_BBR,
-            (controller @ (Controller::Cubic | Controller::Bbr), QuicBbr::Own | QuicBbr::Library) => {
-                controller.name()
-            }
+            (Controller::Bbr, bbr) => bbr.name(),
+            (Controller::Cubic, QuicBbr::Own | QuicBbr::Library) => Controller::Cubic.name(),
         }
     }
 
@@ -266,7 +261,7 @@ mod tests {
     fn the_bbr_of_the_library_has_another_name_than_ours() {
         let name = |controller, bbr| Choice::new(controller, bbr).name();
         assert_eq!(name(Controller::Bbr, QuicBbr::Own), "bbr");
-        assert_eq!(name(Controller::Bbr, QuicBbr::Library), "bbr3");
+        assert_eq!(name(Controller::Bbr, QuicBbr::Library), "library-bbr");
         assert_eq!(name(Controller::Cubic, QuicBbr::Library), "cubic");
     }
 

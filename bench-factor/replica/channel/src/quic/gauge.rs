@@ -10,7 +10,7 @@ use noq::{
 use super::socket::UdpProperties;
 use crate::{
     controller::ControllerError,
-    settings::{Controller, Effective, PathStatistics},
+    settings::{Controller, Effective, PathStatistics, QuicBbr},
 };
 
 /// Tells of one connection while it lives. Unlike that of `ketch-channel` it keeps the connection open.
@@ -59,7 +59,7 @@ impl QuicGauge {
         if state.is::<Cubic>() {
             Controller::Cubic.name()
         } else if state.is::<Bbr>() {
-            Controller::Bbr.name()
+            QuicBbr::Library.name()
         } else {
             "unknown"
         }
