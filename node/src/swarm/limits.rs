@@ -149,6 +149,9 @@ pub(super) const DISCOVERED_ADDRESSES: usize = 16;
 /// Time that addresses are kept at a rendezvous point, unless they are left anew: what all of them take.
 pub(super) const REGISTERED_TIME: Duration = Duration::from_secs(2 * 3600);
 
+/// Time that leaving may wait for a rendezvous point to forget this node: a few round trips.
+pub(super) const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Time between looks whether a rendezvous point has forgotten this node: most have by the first one.
 pub(super) const WITHDRAWAL_LOOK: Duration = Duration::from_millis(100);
 

@@ -14,6 +14,7 @@ use super::{
     connection::Connection,
     limits::{
         DISCOVERED_ADDRESSES, NEIGHBOURS_ANSWER, REGISTERED_TIME, RENDEZVOUS_TIMEOUT, WITHDRAWAL_LOOK,
+        WITHDRAWAL_TIMEOUT,
     },
     meet::meet,
     node::Node,
@@ -33,7 +34,7 @@ impl Node {
     /// Takes back what was left under a name, and waits until it is gone.
     pub async fn unregister(&self, name: &MeetingName) {
         let withdrawn = self.relays.iter().map(|relay| async {
-            match timeout(RENDEZVOUS_TIMEOUT, self.withdraw_from(relay, name)).await {
+            match timeout(WITHDRAWAL_TIMEOUT, self.withdraw_from(relay, name)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "what was left there stays until it expires"),
                 Err(_) => tracing::debug!(relay = %relay.peer, "what was left there stays until it expires"),
