@@ -85,8 +85,12 @@ impl Invite<'_> {
 
     fn print_code(&self, code: &Code, addresses: &[String]) {
         let command = self.command;
-        print_line(&format!("the code, good for one try; on the other machine: {command} {code}"));
-        print_line(&format!("{}, or one of:", found_where(self.node)));
+        match found_where(self.node) {
+            Some(place) => print_line(&format!(
+                "the code, good for one try; on the other machine: {command} {code}\nthat finds this one {place}, or one of:"
+            )),
+            None => print_line("the code, good for one try; on the other machine one of:"),
+        }
         for address in addresses {
             print_line(&format!("  {command} {code} --at {address}"));
         }
@@ -127,13 +131,13 @@ impl Waiting {
     }
 }
 
-/// Who finds the maker of a code by the code alone.
-fn found_where(node: &Node) -> &'static str {
+/// Where the code alone leads to its maker.
+fn found_where(node: &Node) -> Option<&'static str> {
     match (node.is_on_lan(), node.knows_relays()) {
-        (true, true) => "that finds this one on the same LAN, and wherever it names one of the same relays",
-        (true, false) => "that finds this one on the same LAN",
-        (false, true) => "that finds this one where it names one of the same relays",
-        (false, false) => "which cannot find this one by the code alone: name a relay",
+        (true, true) => Some("on the same LAN, and wherever it names one of the same relays"),
+        (true, false) => Some("on the same LAN"),
+        (false, true) => Some("where it names one of the same relays"),
+        (false, false) => None,
     }
 }
 
