@@ -1,4 +1,5 @@
-//! The congestion controllers that an observation may ask for: those of the stack that it is made on, and ketch's own BBR.
+//! The congestion controllers that an observation may ask for: those of the stack that it is made on, and ketch's own
+//! BBR.
 
 use std::{fmt, str::FromStr};
 

@@ -270,7 +270,8 @@ fn everywhere(addresses: &[Multiaddr]) -> Vec<Multiaddr> {
     all
 }
 
-/// Addresses worth a place in a ticket. Sorted, since listeners report them in any order and the same offer should have the same ticket.
+/// Addresses worth a place in a ticket. Sorted, since listeners report them in any order and the same offer should have
+/// the same ticket.
 pub(super) fn addresses_to_share(mut addresses: Vec<Multiaddr>) -> Vec<Multiaddr> {
     addresses.sort();
     dialable_by_others(addresses)

@@ -83,13 +83,17 @@ impl Present for Registered {
 }
 
 /// Registers anew when half of the time has passed.
-async fn renew(node: Node, name: MeetingName, mut time: Duration) {
+async fn renew(node: Node, name: MeetingName, time: Duration) {
+    let mut wait = time / 2;
     loop {
-        sleep(time / 2).await;
-        time = node.register(&name).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the code may not be found any longer; trying again");
-            2 * RENEW_AFTER_FAILURE
-        });
+        sleep(wait).await;
+        wait = match node.register(&name).await {
+            Ok(time) => time / 2,
+            Err(error) => {
+                tracing::warn!(%error, "the code may not be found any longer; trying again");
+                RENEW_AFTER_FAILURE
+            }
+        };
     }
 }
 
